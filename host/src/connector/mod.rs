@@ -1,0 +1,107 @@
+//! What a job is connected to: sources that can be replayed, sinks that commit.
+//!
+//! A source or sink is driven from the one thread of its task and may block for a few milliseconds, not more.
+//!
+//! Invariant: what a sink has written is invisible to its readers until the [`SinkCommitter`] has been given a
+//! [`CommitPermit`](crate::protocol::CommitPermit).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::element::Batch;
+use crate::id::{Attempt, Epoch, JobUid, Name, SubtaskId};
+use crate::protocol::CommitPermit;
+
+/// Where a split of a source stands: everything before is part of the checkpoint, everything from here on will be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitState {
+    /// The split's name, unique within its source and stable over restarts and changes of parallelism.
+    pub split: String,
+    /// The source's own record of its position, as JSON.
+    pub position: serde_json::Value,
+}
+
+/// What a source has to give at the moment.
+#[derive(Debug)]
+pub enum Polled {
+    Batch(Batch),
+    /// Nothing now; ask again after this time.
+    Idle(Duration),
+    /// Nothing ever again (a bounded source). Asked again, it says so again.
+    Ended,
+}
+
+/// One subtask of a source. Splits are dealt to subtasks by a hash of their name, so that every subtask can tell which are
+/// its own without asking.
+pub trait SourceReader: Send {
+    /// Takes up the positions of a checkpoint: those of all subtasks, of which this one takes its own splits. Called once,
+    /// before the first `poll`, and only if there is a checkpoint.
+    ///
+    /// # Errors
+    /// If a split can't be replayed from there any more.
+    fn restore(&mut self, splits: &[SplitState]) -> Result<(), ConnectorError>;
+    /// # Errors
+    /// If the source can't be read.
+    fn poll(&mut self) -> Result<Polled, ConnectorError>;
+    /// The positions of this subtask's splits after the last batch that `poll` gave.
+    fn snapshot(&self) -> Vec<SplitState>;
+}
+
+/// The work that makes a prepared epoch durable, done off the stream's path; gives the committable.
+pub type Prepare = Box<dyn FnOnce() -> Result<Vec<u8>, ConnectorError> + Send>;
+
+/// One subtask of a sink.
+pub trait SinkWriter: Send {
+    /// # Errors
+    /// If the output can't be written; the attempt ends.
+    fn write(&mut self, batch: &Batch) -> Result<(), ConnectorError>;
+    /// Cuts the output at a barrier. What was written before belongs to `epoch`; the returned work makes it durable and still
+    /// invisible, and gives bytes (empty if there is nothing to commit) from which another process can commit it.
+    ///
+    /// # Errors
+    /// If the output can't be cut; the attempt ends.
+    fn prepare(&mut self, epoch: Epoch) -> Result<Prepare, ConnectorError>;
+}
+
+/// The commit side of a sink, one for all its subtasks.
+pub trait SinkCommitter: Send + Sync {
+    /// Makes an epoch's output visible. Idempotent: a committable that was committed before, by this process or another one,
+    /// is no error.
+    ///
+    /// # Errors
+    /// If the outcome isn't certain or output is lost. The attempt ends; the next one tries again.
+    fn commit(&self, permit: &CommitPermit, committables: &[Vec<u8>]) -> Result<(), ConnectorError>;
+    /// Removes what attempts before this one left and no checkpoint will commit. Called once, after the committables of the
+    /// restored checkpoint (if there is one) are committed and before the first `write`.
+    ///
+    /// # Errors
+    /// If the leftovers can't be listed or removed.
+    fn discard_leftovers(&self) -> Result<(), ConnectorError>;
+}
+
+/// What a connector is told about the job it serves.
+#[derive(Clone, Debug)]
+pub struct ConnectorContext {
+    pub job: Name,
+    pub job_uid: JobUid,
+    pub attempt: Attempt,
+    /// The source or sink.
+    pub name: Name,
+    pub parallelism: u32,
+}
+
+/// What can go wrong at the edges of a job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectorError {
+    #[error("{name}: cannot {action} {path}: {source}")]
+    File { name: Name, action: &'static str, path: PathBuf, source: std::io::Error },
+    /// What the user gave can't be used. `advice` says what to do.
+    #[error("{name}: {problem}; {advice}")]
+    Refused { name: Name, problem: String, advice: String },
+    /// A checkpoint's position or committable can't be used.
+    #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
+    Snapshot { subtask: SubtaskId, what: String, problem: String },
+}

@@ -1,0 +1,113 @@
+//! The durable record of a checkpoint.
+//!
+//! On disk: one line of JSON, then one line `xxh3:` and the 16 hexadecimal digits of the XXH3-64 of the first line without
+//! its line feed. Invariant: a manifest that was read has been compared with its checksum.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::connector::SplitState;
+use crate::id::{Attempt, Epoch, JobUid, Name};
+use crate::protocol::{KeyGroupRange, MaxParallelism};
+
+/// The layout that this host writes. It reads this and older ones.
+pub const MANIFEST_VERSION: u32 = 1;
+
+/// All that a job needs to continue from one epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub version: u32,
+    pub job: Name,
+    pub job_uid: JobUid,
+    /// Which process of the job; 0 where there is one.
+    pub slot: u32,
+    pub epoch: Epoch,
+    pub attempt: Attempt,
+    /// For people: milliseconds since the Unix epoch.
+    pub created_ms: u64,
+    /// Whether the job's bounded input had ended.
+    pub ended: bool,
+    pub max_parallelism: MaxParallelism,
+    /// By name: sources, operators and sinks alike.
+    pub operators: BTreeMap<Name, OperatorCheckpoint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperatorCheckpoint {
+    /// In order of their index; as many as the parallelism was.
+    pub subtasks: Vec<SubtaskSnapshot>,
+}
+
+/// One subtask's part. What doesn't apply to its kind is empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubtaskSnapshot {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<SplitState>,
+    /// State that isn't keyed, from the operator's `snapshot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_state: Option<FileRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyed: Option<KeyedSnapshot>,
+    /// From which any process can commit what this sink subtask prepared. Empty: nothing to commit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex_bytes")]
+    pub committable: Vec<u8>,
+}
+
+/// The keyed state of one subtask: a base of RocksDB files with deltas over it, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyedSnapshot {
+    pub key_groups: KeyGroupRange,
+    /// A table's number in the stored keys is its place here. Tables are only ever added.
+    pub tables: Vec<TableRef>,
+    /// The files of a RocksDB checkpoint, by the name they have in its folder; empty if there is none yet.
+    pub base: BTreeMap<String, FileRef>,
+    pub deltas: Vec<FileRef>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRef {
+    pub name: String,
+    pub version: u32,
+}
+
+/// A file in the checkpoint store. Immutable once written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileRef {
+    /// Relative to the job's slot in the store.
+    pub path: String,
+    pub size_bytes: u64,
+    /// XXH3-64 of the content, 16 hexadecimal digits.
+    pub xxh3: String,
+}
+
+impl Manifest {
+    /// Every file that this checkpoint needs.
+    pub fn files(&self) -> impl Iterator<Item = &FileRef> {
+        self.operators.values().flat_map(|operator| &operator.subtasks).flat_map(|subtask| {
+            let keyed = subtask.keyed.iter().flat_map(|keyed| keyed.base.values().chain(&keyed.deltas));
+            subtask.operator_state.iter().chain(keyed)
+        })
+    }
+}
+
+/// Bytes as hexadecimal digits in JSON.
+mod hex_bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        to.serialize_str(&digits)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let digits = String::deserialize(from)?;
+        let digit = |d: u8| char::from(d).to_digit(16).map(|d| d as u8);
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        };
+        let bytes = digits.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>();
+        bytes.ok_or_else(|| serde::de::Error::custom("not an even number of hexadecimal digits"))
+    }
+}
