@@ -3,6 +3,7 @@
 pub mod crash;
 pub mod element;
 pub mod id;
+pub mod units;
 
 pub mod protocol;
 

@@ -1,1 +1,3 @@
+//! The job file.
 
+pub use crate::units;
