@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# Installs what this repository needs and this machine lacks; says what and why. Run again, it does nothing.
+#
+#   .ci/setup.sh host        a C++ compiler and libclang (for RocksDB) and a Rust toolchain that is new enough
+#   .ci/setup.sh wasm        Rust's standard library for wasm32-unknown-unknown, and a linker for it
+#   .ci/setup.sh lint        rustfmt and clippy
+#   .ci/setup.sh target-dir  installs nothing; prints the build directory that all scripts share
+#
+# Several parts may be named at once.
+set -euo pipefail
+
+rust_min=1.95
+wasm_target=wasm32-unknown-unknown
+
+say() { printf 'set-up: %s\n' "$*" >&2; }
+
+fail() {
+    printf 'error: %s\n' "$1" >&2
+    printf 'help: %s\n' "$2" >&2
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# The build directory outlives the checkout, because RocksDB and wasmtime take long to build.
+target_dir() {
+    printf '%s\n' "${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockgate/target}"
+}
+
+# apt_install REASON PACKAGE...
+apt_install() {
+    local reason=$1 as_root=()
+    shift
+    have apt-get || fail "this needs $* ($reason), and there is no apt-get to install it with" \
+        "install the same by your system's own means and run this again"
+    if [ "$(id -u)" != 0 ]; then
+        have sudo || fail "this needs $* ($reason), and only root may install it" \
+            "run as root: apt-get install $*"
+        as_root=(sudo)
+    fi
+    say "installing $* ($reason)"
+    "${as_root[@]}" apt-get update -qq >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+# version_at_least VERSION MINIMUM
+version_at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+rustc_version() { "$1" --version | cut -d ' ' -f 2; }
+
+need_rust() {
+    local hint="install it from https://rustup.rs: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+    if ! have cargo && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
+        fail "Rust is installed but not in PATH" "run: . \"${CARGO_HOME:-$HOME/.cargo}/env\""
+    fi
+    { have cargo && have rustc; } || fail "there is no Rust here" "$hint"
+    local version
+    version=$(rustc_version rustc) || fail "rustc doesn't run" "$hint"
+    version_at_least "$version" "$rust_min" ||
+        fail "Rust $version is too old; this needs $rust_min or newer" "run: rustup update stable"
+}
+
+libclang_found() {
+    [ -n "${LIBCLANG_PATH:-}" ] && return
+    local found
+    found=$(compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' || compgen -G '/usr/lib*/libclang*.so*' || true)
+    [ -n "$found" ]
+}
+
+setup_host() {
+    need_rust
+    local missing=()
+    have c++ || missing+=(g++)
+    libclang_found || missing+=(libclang-dev)
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki ] || missing+=(ca-certificates)
+    [ ${#missing[@]} = 0 ] || apt_install "to build RocksDB and fetch crates" "${missing[@]}"
+}
+
+setup_lint() {
+    need_rust
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    if have rustup; then
+        say "adding rustfmt and clippy to the Rust toolchain"
+        rustup component add rustfmt clippy >&2 && return
+    fi
+    [ "$(command -v rustc)" = /usr/bin/rustc ] ||
+        fail "cargo fmt or cargo clippy is missing" "run: rustup component add rustfmt clippy"
+    apt_install "to check format and lints" rustfmt-web rust-web-clippy
+}
+
+# Whether the given rustc can compile for Wasm.
+has_wasm_std() {
+    local directory
+    directory=$(wasm_std_dir "$1" 2>/dev/null) && compgen -G "$directory/libstd-*.rlib" >/dev/null
+}
+
+# Where the given rustc looks for the library; a test puts it elsewhere.
+wasm_std_dir() {
+    local sysroot
+    sysroot=$("$1" --print sysroot) || return
+    printf '%s\n' "${LOCKGATE_WASM_STD_DIR:-$sysroot/lib/rustlib/$wasm_target/lib}"
+}
+
+# `lockgate build` links with rust-lld of the toolchain in PATH, else with lld; see host/src/cli/build.rs.
+has_wasm_linker() {
+    compgen -G "$(rustc --print sysroot)/lib/rustlib/*/bin/rust-lld" >/dev/null || have lld
+}
+
+setup_wasm() {
+    need_rust
+    if ! has_wasm_std rustc && ! has_wasm_std /usr/bin/rustc; then
+        if ! add_wasm_by_rustup; then
+            add_wasm_by_apt
+        fi
+    fi
+    has_wasm_linker || apt_install "to link operators" lld
+}
+
+add_wasm_by_rustup() {
+    have rustup || return 1
+    say "adding the target $wasm_target to the Rust toolchain"
+    if RUSTUP_MAX_RETRIES=1 timeout 120 rustup target add "$wasm_target" >/dev/null 2>&1 && has_wasm_std rustc; then
+        return
+    fi
+    say "rustup could not download it; taking the packages of this system instead"
+    return 1
+}
+
+# Debian has no package with this standard library for its current Rust, but one with the source.
+add_wasm_by_apt() {
+    local missing=() package
+    for package in rustc-web cargo-web rust-web-src; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] || apt_install "to compile operators to Wasm" "${missing[@]}"
+    local version
+    version=$(rustc_version /usr/bin/rustc)
+    version_at_least "$version" "$rust_min" ||
+        fail "the packages of this system bring Rust $version, too old to compile operators ($rust_min or newer)" \
+            "with a network, run: rustup target add $wasm_target"
+    build_wasm_std
+}
+
+# Builds the standard library from its source and puts it where /usr/bin/rustc looks for it.
+build_wasm_std() (
+    destination=$(wasm_std_dir /usr/bin/rustc)
+    say "building Rust's standard library for Wasm, once (about 3 minutes)"
+    crate=$(mktemp -d)
+    trap 'rm -rf "$crate"' EXIT
+    mkdir "$crate/src"
+    : >"$crate/src/lib.rs"
+    cat >"$crate/Cargo.toml" <<'MANIFEST'
+[package]
+name = "std-only"
+version = "0.0.0"
+edition = "2021"
+[workspace]
+MANIFEST
+    cd "$crate"
+    # A library, so nothing is linked. Bitcode lets operators be built with link-time optimisation.
+    env RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Cembed-bitcode=yes CARGO_TARGET_DIR="$crate/target" \
+        /usr/bin/cargo build --release -Zbuild-std=std,panic_abort --target "$wasm_target" >&2
+    rm -f "target/$wasm_target/release/deps/"libstd_only-*
+    as_root=()
+    mkdir -p "$destination" 2>/dev/null || as_root=(sudo)
+    # Complete or not at all: an interrupted copy must not look like an installed library.
+    "${as_root[@]}" mkdir -p "$(dirname "$destination")"
+    "${as_root[@]}" rm -rf "$destination.partial"
+    "${as_root[@]}" mkdir "$destination.partial"
+    "${as_root[@]}" cp "target/$wasm_target/release/deps/"*.rlib "$destination.partial/"
+    "${as_root[@]}" chmod -R a+rX "$destination.partial"
+    "${as_root[@]}" rm -rf "$destination"
+    "${as_root[@]}" mv "$destination.partial" "$destination"
+    say "installed it in $destination"
+)
+
+main() {
+    [ $# -gt 0 ] || fail "no part named" "name one or more of: host wasm lint target-dir"
+    local part
+    for part in "$@"; do
+        case $part in
+        host) setup_host ;;
+        wasm) setup_wasm ;;
+        lint) setup_lint ;;
+        target-dir) target_dir ;;
+        *) fail "there is no part '$part'" "name one or more of: host wasm lint target-dir" ;;
+        esac
+    done
+}
+
+main "$@"
