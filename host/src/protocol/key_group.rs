@@ -80,8 +80,7 @@ mod tests {
             for parallelism in 1..=groups {
                 for group in 0..groups {
                     let group = KeyGroup(group as u16);
-                    let owners = (0..parallelism)
-                        .filter(|&index| max.range(index, parallelism).contains(group));
+                    let owners = (0..parallelism).filter(|&index| max.range(index, parallelism).contains(group));
                     assert_eq!(owners.collect::<Vec<_>>(), [max.subtask(group, parallelism)]);
                 }
             }

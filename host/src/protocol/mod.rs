@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing here knows a file, clock, thread, random number, async or guest. Maps iterate in a fixed order.
 
+mod commit;
 mod key_group;
 
+pub use commit::{CommitPermit, PublishReceipt};
 pub use key_group::{KeyGroupRange, MaxParallelism};
