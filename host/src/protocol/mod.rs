@@ -2,8 +2,12 @@
 //!
 //! Invariant: nothing here knows a file, clock, thread, random number, async or guest. Maps iterate in a fixed order.
 
+mod aligner;
 mod commit;
 mod key_group;
+mod watermark;
 
+pub use aligner::{Aligner, Alignment, Input};
 pub use commit::{CommitPermit, PublishReceipt};
 pub use key_group::{KeyGroupRange, MaxParallelism};
+pub use watermark::{Progress, Watermarks};
