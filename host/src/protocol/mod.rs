@@ -4,10 +4,12 @@
 
 mod aligner;
 mod commit;
+mod coordinator;
 mod key_group;
 mod watermark;
 
 pub use aligner::{Aligner, Alignment, Input};
 pub use commit::{CommitPermit, PublishReceipt};
+pub use coordinator::{Action, Coordinator, CoordinatorOptions, Event, FailReason};
 pub use key_group::{KeyGroupRange, MaxParallelism};
 pub use watermark::{Progress, Watermarks};

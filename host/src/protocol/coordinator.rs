@@ -1,0 +1,357 @@
+//! When a checkpoint begins, what becomes of it, and when the job is over: events and time in, actions out.
+//!
+//! **What becomes of a checkpoint.** Once its barrier is injected, sinks cut their output there and forget it: what they have
+//! prepared lives on only in the snapshot. So a checkpoint ends in one of three ways, and there is no fourth:
+//! 1. every task has acknowledged and at least one has changed: it is published, then committed;
+//! 2. every task has acknowledged and none has changed: it is discarded. Nothing was read since the last one, so no sink
+//!    has prepared anything and no state differs: nothing can be lost;
+//! 3. anything else (a snapshot, publish, commit or task fails, or takes too long): the attempt fails. The next one starts
+//!    from the newest manifest, commits that again, discards what else the sinks prepared, and reads the input again.
+//!
+//! **Why this is exactly once.** A publish waits for the commit before it, so all manifests but the newest are committed, and
+//! committing the newest again (which is idempotent) makes the visible output that of the newest manifest, whose positions
+//! are those from which the input is read. A request to publish or commit whose outcome is not known is never repeated or
+//! assumed here: the attempt fails, and the next one reads what is true.
+//!
+//! **How the job ends.** When every source has ended or a stop was requested, and no checkpoint is in flight, the next one
+//! is [`Purpose::Last`]. It ends the job also if it is discarded.
+//!
+//! Invariant: epochs grow, also over attempts; one that was injected is never injected again in the attempt. At most one
+//! checkpoint is in flight. After [`Action::Fail`] or [`Action::Finish`] there is no further action.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::commit::{CommitPermit, PublishReceipt};
+use crate::element::{Barrier, Purpose};
+use crate::id::{Epoch, TaskId};
+
+/// When checkpoints are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoordinatorOptions {
+    /// From one barrier to the next.
+    pub interval: Duration,
+    /// From the end of one checkpoint to the barrier of the next.
+    pub min_pause: Duration,
+    /// How long the snapshots, the publish and the commit of one checkpoint may each take. Not zero.
+    pub timeout: Duration,
+}
+
+/// What has happened. `S` is the snapshot of a task.
+#[derive(Debug)]
+pub enum Event<S> {
+    /// Nothing but that time has passed. Due at [`Coordinator::next_deadline`]; harmless at any other time.
+    Tick,
+    /// A source has sent all its records and its last watermark. It still answers barriers.
+    SourceEnded(TaskId),
+    /// The job is to stop with a checkpoint.
+    StopRequested,
+    /// A task's snapshot is durable. `changed` must be true if anything in it differs from the task's snapshot of the epoch
+    /// before: a position of a split, any state, or output that was prepared.
+    Acked {
+        task: TaskId,
+        epoch: Epoch,
+        snapshot: S,
+        changed: bool,
+    },
+    SnapshotFailed {
+        task: TaskId,
+        epoch: Epoch,
+        reason: String,
+    },
+    /// The answer to [`Action::Publish`].
+    Published(PublishReceipt),
+    /// The answer to [`Action::Publish`] if it isn't certain that the manifest is durable.
+    PublishFailed {
+        epoch: Epoch,
+        reason: String,
+    },
+    /// The answer to [`Action::Commit`]: every sink has committed.
+    Committed(Epoch),
+    /// The answer to [`Action::Commit`] if it isn't certain that every sink has committed.
+    CommitFailed {
+        epoch: Epoch,
+        reason: String,
+    },
+    TaskFailed {
+        task: TaskId,
+        reason: String,
+    },
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action<S> {
+    /// Hand the barrier to every source.
+    InjectBarrier(Barrier),
+    /// Write the manifest, create-if-absent. `ended`: every source had ended before the barrier.
+    Publish { epoch: Epoch, ended: bool, snapshots: BTreeMap<TaskId, S> },
+    /// The checkpoint is over without a manifest, since nothing has changed.
+    Discard { epoch: Epoch },
+    /// Make the output of this epoch visible.
+    Commit(CommitPermit),
+    /// Remove what the manifests that are kept don't need.
+    Retain { committed: Epoch },
+    /// End the attempt. No new one may begin in this process before a publish or commit that is still running has returned.
+    Fail(FailReason),
+    /// The job is over: its last checkpoint is committed, or wasn't needed. `ended`: all input was read, which is false after
+    /// a stop.
+    Finish { ended: bool },
+}
+
+/// Why an attempt has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FailReason {
+    #[error("checkpoint {epoch} has waited {waited:?} for the snapshots of {} of its tasks", .missing.len())]
+    SnapshotTimeout { epoch: Epoch, waited: Duration, missing: BTreeSet<TaskId> },
+    #[error("checkpoint {epoch} has waited {waited:?} for its manifest to be published")]
+    PublishTimeout { epoch: Epoch, waited: Duration },
+    #[error("checkpoint {epoch} has waited {waited:?} for the sinks to commit")]
+    CommitTimeout { epoch: Epoch, waited: Duration },
+    #[error("a snapshot of checkpoint {epoch} failed: {reason}")]
+    Snapshot { task: TaskId, epoch: Epoch, reason: String },
+    #[error("cannot publish checkpoint {epoch}: {reason}")]
+    Publish { epoch: Epoch, reason: String },
+    #[error("cannot commit checkpoint {epoch}: {reason}")]
+    Commit { epoch: Epoch, reason: String },
+    #[error("{reason}")]
+    Task { task: TaskId, reason: String },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Checkpoint {
+    barrier: Barrier,
+    ended: bool,
+    injected_at: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum Phase<S> {
+    /// No checkpoint is in flight; the next is due at this time.
+    Between {
+        due: Duration,
+    },
+    Snapshotting {
+        checkpoint: Checkpoint,
+        deadline: Duration,
+        snapshots: BTreeMap<TaskId, S>,
+        changed: bool,
+    },
+    Publishing {
+        checkpoint: Checkpoint,
+        deadline: Duration,
+    },
+    Committing {
+        checkpoint: Checkpoint,
+        deadline: Duration,
+    },
+    /// Failed or finished.
+    Over,
+}
+
+/// Drives the checkpoints of one attempt.
+#[derive(Clone, Debug)]
+pub struct Coordinator<S> {
+    options: CoordinatorOptions,
+    tasks: BTreeSet<TaskId>,
+    /// The sources that have not ended.
+    sources: BTreeSet<TaskId>,
+    stop_requested: bool,
+    /// The newest epoch that was injected in this attempt, or published before it.
+    newest: Option<Epoch>,
+    phase: Phase<S>,
+}
+
+impl<S> Coordinator<S> {
+    /// `tasks` are all that will acknowledge, `sources` those among them that get the barriers, `last_published` is the epoch
+    /// of the newest manifest. `now`, here and in [`step`](Self::step), is the time since the attempt's start.
+    ///
+    /// # Panics
+    /// If there is no source, a source is no task, or the timeout is zero.
+    pub fn new(
+        options: CoordinatorOptions,
+        tasks: BTreeSet<TaskId>,
+        sources: BTreeSet<TaskId>,
+        last_published: Option<Epoch>,
+        now: Duration,
+    ) -> Coordinator<S> {
+        assert!(!sources.is_empty(), "a job has at least one source");
+        assert!(sources.is_subset(&tasks), "every source is a task");
+        assert!(!options.timeout.is_zero(), "a checkpoint has time");
+        let phase = Phase::Between { due: now + options.interval };
+        Coordinator { options, tasks, sources, stop_requested: false, newest: last_published, phase }
+    }
+
+    /// Takes in an event and says what is to be done. A late answer, about an epoch that is over, changes nothing.
+    ///
+    /// # Panics
+    /// If the event is about a task or an epoch that never was.
+    pub fn step(&mut self, event: Event<S>, now: Duration) -> Vec<Action<S>> {
+        let mut actions = Vec::new();
+        if matches!(self.phase, Phase::Over) {
+            return actions;
+        }
+        match event {
+            Event::Tick => {}
+            Event::SourceEnded(task) => {
+                self.check_task(task);
+                self.sources.remove(&task);
+            }
+            Event::StopRequested => self.stop_requested = true,
+            Event::Acked { task, epoch, snapshot, changed } => {
+                self.check_task(task);
+                self.acked(task, epoch, snapshot, changed);
+                self.end_snapshots(now, &mut actions);
+            }
+            Event::Published(receipt) => self.published(receipt, now, &mut actions),
+            Event::Committed(epoch) => self.committed(epoch, now, &mut actions),
+            Event::SnapshotFailed { task, epoch, reason } => {
+                self.fail(FailReason::Snapshot { task, epoch, reason }, &mut actions);
+            }
+            Event::PublishFailed { epoch, reason } => self.fail(FailReason::Publish { epoch, reason }, &mut actions),
+            Event::CommitFailed { epoch, reason } => self.fail(FailReason::Commit { epoch, reason }, &mut actions),
+            Event::TaskFailed { task, reason } => self.fail(FailReason::Task { task, reason }, &mut actions),
+        }
+        self.pass_time(now, &mut actions);
+        actions
+    }
+
+    /// When the next [`Event::Tick`] is due; `None` once the attempt is over.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        match &self.phase {
+            Phase::Between { due } => Some(*due),
+            Phase::Snapshotting { deadline, .. }
+            | Phase::Publishing { deadline, .. }
+            | Phase::Committing { deadline, .. } => Some(*deadline),
+            Phase::Over => None,
+        }
+    }
+
+    fn check_task(&self, task: TaskId) {
+        assert!(self.tasks.contains(&task), "task {} is one of this attempt", task.0);
+    }
+
+    fn acked(&mut self, task: TaskId, of: Epoch, snapshot: S, of_changed: bool) {
+        assert!(Some(of) <= self.newest, "epoch {of} was injected before task {} acknowledged it", task.0);
+        match &mut self.phase {
+            Phase::Snapshotting { checkpoint, snapshots, changed, .. } if checkpoint.barrier.epoch == of => {
+                // A second ack of a task says nothing new.
+                if let Entry::Vacant(first) = snapshots.entry(task) {
+                    first.insert(snapshot);
+                    *changed |= of_changed;
+                }
+            }
+            Phase::Between { .. }
+            | Phase::Snapshotting { .. }
+            | Phase::Publishing { .. }
+            | Phase::Committing { .. }
+            | Phase::Over => {}
+        }
+    }
+
+    /// Publishes or discards the checkpoint if every task has acknowledged it.
+    fn end_snapshots(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+        let Phase::Snapshotting { checkpoint, snapshots, changed, .. } = &mut self.phase else { return };
+        if snapshots.len() < self.tasks.len() {
+            return;
+        }
+        let checkpoint = *checkpoint;
+        let epoch = checkpoint.barrier.epoch;
+        if *changed {
+            let snapshots = std::mem::take(snapshots);
+            actions.push(Action::Publish { epoch, ended: checkpoint.ended, snapshots });
+            self.phase = Phase::Publishing { checkpoint, deadline: now + self.options.timeout };
+        } else {
+            actions.push(Action::Discard { epoch });
+            self.end_checkpoint(checkpoint, now, actions);
+        }
+    }
+
+    fn published(&mut self, receipt: PublishReceipt, now: Duration, actions: &mut Vec<Action<S>>) {
+        let checkpoint = match &self.phase {
+            Phase::Publishing { checkpoint, .. } => *checkpoint,
+            Phase::Between { .. } | Phase::Snapshotting { .. } | Phase::Committing { .. } | Phase::Over => {
+                panic!("epoch {} was published although nobody asked for it", receipt.epoch())
+            }
+        };
+        assert_eq!(receipt.epoch(), checkpoint.barrier.epoch, "the receipt is for the epoch that is being published");
+        actions.push(Action::Commit(CommitPermit::new(receipt)));
+        self.phase = Phase::Committing { checkpoint, deadline: now + self.options.timeout };
+    }
+
+    fn committed(&mut self, epoch: Epoch, now: Duration, actions: &mut Vec<Action<S>>) {
+        let checkpoint = match &self.phase {
+            Phase::Committing { checkpoint, .. } => *checkpoint,
+            Phase::Between { .. } | Phase::Snapshotting { .. } | Phase::Publishing { .. } | Phase::Over => {
+                panic!("epoch {epoch} was committed although nobody asked for it")
+            }
+        };
+        assert_eq!(epoch, checkpoint.barrier.epoch, "the epoch that is being committed");
+        actions.push(Action::Retain { committed: epoch });
+        self.end_checkpoint(checkpoint, now, actions);
+    }
+
+    fn end_checkpoint(&mut self, checkpoint: Checkpoint, now: Duration, actions: &mut Vec<Action<S>>) {
+        match checkpoint.barrier.purpose {
+            Purpose::Last => {
+                self.phase = Phase::Over;
+                actions.push(Action::Finish { ended: checkpoint.ended });
+            }
+            Purpose::Continue => {
+                let after_barrier = checkpoint.injected_at + self.options.interval;
+                self.phase = Phase::Between { due: after_barrier.max(now + self.options.min_pause) };
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: FailReason, actions: &mut Vec<Action<S>>) {
+        self.phase = Phase::Over;
+        actions.push(Action::Fail(reason));
+    }
+
+    /// Begins the next checkpoint if it is time for it, or fails the attempt if the one in flight has had its time.
+    fn pass_time(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+        let waited = self.options.timeout;
+        match &self.phase {
+            Phase::Between { due } => {
+                let purpose = self.next_purpose();
+                if now >= *due || purpose == Purpose::Last {
+                    self.inject(purpose, now, actions);
+                }
+            }
+            Phase::Snapshotting { checkpoint, deadline, snapshots, .. } if now >= *deadline => {
+                let epoch = checkpoint.barrier.epoch;
+                let missing = self.tasks.iter().filter(|task| !snapshots.contains_key(task)).copied().collect();
+                self.fail(FailReason::SnapshotTimeout { epoch, waited, missing }, actions);
+            }
+            Phase::Publishing { checkpoint, deadline } if now >= *deadline => {
+                let epoch = checkpoint.barrier.epoch;
+                self.fail(FailReason::PublishTimeout { epoch, waited }, actions);
+            }
+            Phase::Committing { checkpoint, deadline } if now >= *deadline => {
+                let epoch = checkpoint.barrier.epoch;
+                self.fail(FailReason::CommitTimeout { epoch, waited }, actions);
+            }
+            Phase::Snapshotting { .. } | Phase::Publishing { .. } | Phase::Committing { .. } | Phase::Over => {}
+        }
+    }
+
+    fn next_purpose(&self) -> Purpose {
+        if self.stop_requested || self.sources.is_empty() { Purpose::Last } else { Purpose::Continue }
+    }
+
+    fn inject(&mut self, purpose: Purpose, now: Duration, actions: &mut Vec<Action<S>>) {
+        let epoch = self.newest.map_or(Epoch(1), Epoch::next);
+        self.newest = Some(epoch);
+        let barrier = Barrier { epoch, purpose };
+        let checkpoint = Checkpoint { barrier, ended: self.sources.is_empty(), injected_at: now };
+        let deadline = now + self.options.timeout;
+        self.phase = Phase::Snapshotting { checkpoint, deadline, snapshots: BTreeMap::new(), changed: false };
+        actions.push(Action::InjectBarrier(barrier));
+    }
+}
+
+#[cfg(test)]
+mod tests;

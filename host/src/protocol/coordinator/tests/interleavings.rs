@@ -1,0 +1,196 @@
+//! Every order in which the world can answer a coordinator of two tasks, over a bounded number of steps.
+
+use super::*;
+
+/// What the world around the coordinator knows: which answers are still to come, and what the rules say of the rest.
+#[derive(Clone, Default)]
+struct World {
+    /// Tasks that have a barrier and haven't acknowledged it.
+    owing: BTreeSet<TaskId>,
+    /// Acks that were delayed: they come after their epoch is over, or twice.
+    delayed: Vec<(TaskId, Epoch)>,
+    injected: Vec<Barrier>,
+    changed: bool,
+    publishing: Option<Epoch>,
+    committing: Option<Epoch>,
+    published: Vec<Epoch>,
+    committed: Vec<Epoch>,
+    discarded: Vec<Epoch>,
+    sources_ended: bool,
+    stop_requested: bool,
+    over: bool,
+    now: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Tick,
+    LateTick,
+    Ack(TaskId, bool),
+    DelayedAck(usize),
+    SnapshotFails(TaskId),
+    SourceEnds,
+    Stop,
+    Publishes,
+    PublishFails,
+    Commits,
+    CommitFails,
+    TaskFails,
+}
+
+impl World {
+    fn answers(&self) -> Vec<Answer> {
+        let mut answers = vec![Answer::Tick, Answer::TaskFails];
+        for &task in &self.owing {
+            answers.extend([Answer::Ack(task, true), Answer::Ack(task, false), Answer::SnapshotFails(task)]);
+        }
+        answers.extend((0..self.delayed.len()).map(Answer::DelayedAck));
+        if !self.owing.is_empty() || self.publishing.is_some() || self.committing.is_some() {
+            answers.push(Answer::LateTick);
+        }
+        if !self.sources_ended {
+            answers.push(Answer::SourceEnds);
+        }
+        if !self.stop_requested {
+            answers.push(Answer::Stop);
+        }
+        if self.publishing.is_some() {
+            answers.extend([Answer::Publishes, Answer::PublishFails]);
+        }
+        if self.committing.is_some() {
+            answers.extend([Answer::Commits, Answer::CommitFails]);
+        }
+        answers
+    }
+
+    fn event(&mut self, answer: Answer) -> Event<&'static str> {
+        let reason = String::new;
+        let epoch = self.injected.last().map_or(Epoch(0), |barrier| barrier.epoch);
+        match answer {
+            Answer::Tick => {
+                self.now += if self.in_flight() { 1 } else { 10 };
+                Event::Tick
+            }
+            Answer::LateTick => {
+                self.now += 60;
+                Event::Tick
+            }
+            Answer::Ack(task, changed) => {
+                self.owing.remove(&task);
+                self.changed |= changed;
+                if self.delayed.is_empty() {
+                    self.delayed.push((task, epoch));
+                }
+                acked(task, epoch.0, changed)
+            }
+            Answer::DelayedAck(index) => {
+                let (task, epoch) = self.delayed.remove(index);
+                acked(task, epoch.0, true)
+            }
+            Answer::SnapshotFails(task) => Event::SnapshotFailed { task, epoch, reason: reason() },
+            Answer::SourceEnds => {
+                self.sources_ended = true;
+                Event::SourceEnded(SOURCE)
+            }
+            Answer::Stop => {
+                self.stop_requested = true;
+                Event::StopRequested
+            }
+            Answer::Publishes => {
+                let epoch = self.publishing.take().expect("asked for");
+                self.published.push(epoch);
+                published(epoch.0)
+            }
+            Answer::PublishFails => Event::PublishFailed { epoch, reason: reason() },
+            Answer::Commits => {
+                let epoch = self.committing.take().expect("asked for");
+                self.committed.push(epoch);
+                Event::Committed(epoch)
+            }
+            Answer::CommitFails => Event::CommitFailed { epoch, reason: reason() },
+            Answer::TaskFails => Event::TaskFailed { task: SINK, reason: reason() },
+        }
+    }
+
+    fn in_flight(&self) -> bool {
+        self.injected.len() > self.committed.len() + self.discarded.len()
+    }
+
+    /// Does what is asked, and checks that it may be asked.
+    fn perform(&mut self, action: Action<&'static str>) {
+        assert!(!self.over, "{action:?} after the end");
+        match action {
+            Action::InjectBarrier(barrier) => {
+                assert!(!self.in_flight(), "one checkpoint at a time");
+                let newest = self.injected.last().map_or(Epoch(5), |barrier| barrier.epoch);
+                assert_eq!(barrier.epoch, newest.next());
+                let last = self.stop_requested || self.sources_ended;
+                assert_eq!(barrier.purpose == Purpose::Last, last);
+                self.injected.push(barrier);
+                self.owing = [SOURCE, SINK].into();
+                self.changed = false;
+            }
+            Action::Publish { epoch, ended, snapshots } => {
+                assert!(self.owing.is_empty() && snapshots.len() == 2, "only what is whole is published");
+                assert!(self.changed, "only what has changed is published");
+                assert_eq!(self.published, self.committed, "the publish before is committed");
+                assert_eq!(Some(epoch), self.injected.last().map(|barrier| barrier.epoch));
+                assert!(!ended || self.sources_ended);
+                self.publishing = Some(epoch);
+            }
+            Action::Discard { epoch } => {
+                assert!(self.owing.is_empty() && !self.changed, "only what is whole and the same is discarded");
+                self.discarded.push(epoch);
+            }
+            Action::Commit(permit) => {
+                assert_eq!(Some(&permit.epoch()), self.published.last());
+                self.committing = Some(permit.epoch());
+            }
+            Action::Retain { committed } => assert_eq!(Some(&committed), self.committed.last()),
+            Action::Fail(_) => self.over = true,
+            Action::Finish { ended } => {
+                assert_eq!(self.injected.last().map(|barrier| barrier.purpose), Some(Purpose::Last));
+                assert!(!self.in_flight());
+                assert!(ended || self.stop_requested, "a job ends when its input does or when it is told to");
+                self.over = true;
+            }
+        }
+    }
+}
+
+fn explore(coordinator: &Coordinator<&'static str>, world: &World, steps_left: u32, ends: &mut BTreeMap<bool, u64>) {
+    if steps_left == 0 {
+        *ends.entry(world.over).or_default() += 1;
+        return;
+    }
+    for answer in world.answers() {
+        let (mut coordinator, mut world) = (coordinator.clone(), world.clone());
+        let event = world.event(answer);
+        let failure = matches!(
+            answer,
+            Answer::SnapshotFails(_)
+                | Answer::PublishFails
+                | Answer::CommitFails
+                | Answer::TaskFails
+                | Answer::LateTick
+        );
+        let was_over = world.over;
+        let actions = coordinator.step(event, secs(world.now));
+        let failed = actions.iter().any(|action| matches!(action, Action::Fail(_)));
+        assert_eq!(failed, failure && !was_over, "{answer:?} gives {actions:?}");
+        for action in actions {
+            world.perform(action);
+        }
+        assert_eq!(coordinator.next_deadline().is_none(), world.over);
+        // What comes after the end does nothing, whatever it is: two more steps show it.
+        let left = if world.over { steps_left.min(2) } else { steps_left };
+        explore(&coordinator, &world, left - 1, ends);
+    }
+}
+
+#[test]
+fn whatever_the_order_of_answers_the_rules_hold() {
+    let mut ends = BTreeMap::new();
+    explore(&coordinator(Some(5)), &World::default(), 8, &mut ends);
+    assert!(ends.values().all(|&paths| paths > 1_000), "{ends:?}");
+}
