@@ -6,6 +6,8 @@ mod aligner;
 mod commit;
 mod coordinator;
 mod key_group;
+pub mod recovery;
+pub mod retention;
 mod watermark;
 
 pub use aligner::{Aligner, Alignment, Input};

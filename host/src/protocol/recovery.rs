@@ -1,0 +1,332 @@
+//! Where a new attempt starts, decided from what was found in the checkpoint store.
+//!
+//! What the caller does with the answer, in this order: claim [`next_attempt`]; for `Resume`, commit the manifest's
+//! committables again, since the attempt before may have died between its publish and its commit; let every sink discard
+//! its leftovers; restore the state into a new folder; hand the sources their positions. Each step may be repeated after a
+//! crash.
+//!
+//! Invariant: an attempt starts from the newest manifest or not at all. An older one never will do: the output of the
+//! newest may already be visible.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::key_group::{KeyGroupRange, MaxParallelism};
+use crate::id::{Attempt, Epoch, JobUid, Name};
+
+/// What was found in the store.
+#[derive(Clone, Debug)]
+pub struct RecoveryFacts {
+    pub identity: Identity,
+    /// All attempts that were ever claimed.
+    pub attempts: BTreeSet<Attempt>,
+    /// The epochs of all manifests.
+    pub manifests: BTreeSet<Epoch>,
+    /// What reading the newest of them gave; `None` if there is none.
+    pub newest: Option<NewestManifest>,
+}
+
+/// Whose store it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    Absent,
+    Found { job: Name, uid: JobUid },
+    Unreadable { problem: String },
+}
+
+/// The outcome of reading the newest manifest and looking at the files it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewestManifest {
+    Valid(ManifestFacts),
+    /// Truncated, not what its checksum says, or not of a layout that this host reads.
+    Corrupt {
+        problem: String,
+    },
+    /// A file that it names is missing or isn't as it was written.
+    FileCorrupt {
+        file: String,
+        problem: String,
+    },
+}
+
+/// What of a manifest decides whether the job can take it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestFacts {
+    pub job: Name,
+    pub uid: JobUid,
+    pub epoch: Epoch,
+    pub attempt: Attempt,
+    pub max_parallelism: MaxParallelism,
+    pub operators: BTreeMap<Name, OperatorFacts>,
+}
+
+/// What a manifest holds of one source, operator or sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorFacts {
+    /// It has positions of splits.
+    pub splits: bool,
+    /// It has state that isn't keyed.
+    pub operator_state: bool,
+    /// It has output to be committed.
+    pub committables: bool,
+    /// The key groups of each subtask; empty if it has no keyed state.
+    pub key_groups: Vec<KeyGroupRange>,
+    /// Its tables of keyed state with their versions.
+    pub tables: BTreeMap<String, u32>,
+}
+
+/// The job that is to run.
+#[derive(Clone, Debug)]
+pub struct ExpectedJob {
+    pub name: Name,
+    pub max_parallelism: MaxParallelism,
+    pub operators: BTreeMap<Name, ExpectedOperator>,
+}
+
+/// What the job says of one source, operator or sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedOperator {
+    Source,
+    /// With its tables of keyed state and their versions.
+    Operator {
+        tables: BTreeMap<String, u32>,
+    },
+    Sink,
+}
+
+/// Where the attempt starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecoveryDecision {
+    /// From the beginning: no checkpoint was ever published.
+    Fresh,
+    /// From the newest manifest.
+    Resume {
+        epoch: Epoch,
+    },
+    Refuse(RecoveryRefused),
+}
+
+/// Why a job isn't started, and what can be done about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoveryRefused {
+    #[error(
+        "the checkpoint store belongs to job '{found}', not to '{expected}'; give this job its own checkpoint.store, or \
+         change its name back"
+    )]
+    OtherJob { found: Name, expected: Name },
+    #[error(
+        "the checkpoint store's job.json cannot be read: {problem}; restore it from a backup, or give the job an empty \
+         checkpoint.store to start it from the beginning"
+    )]
+    IdentityUnreadable { problem: String },
+    #[error(
+        "the checkpoint store has checkpoints but no job.json, so it isn't known whose they are; restore job.json from a \
+         backup, or give the job an empty checkpoint.store to start it from the beginning"
+    )]
+    IdentityMissing,
+    #[error(
+        "the newest checkpoint, epoch {epoch}, is of job '{job}' ({uid}), and not of the job of job.json; somebody has \
+         mixed two stores: put back the store of one job"
+    )]
+    OtherJobsManifest { epoch: Epoch, job: Name, uid: JobUid },
+    #[error(
+        "the newest checkpoint, epoch {epoch}, is corrupt: {problem}; restore it from a backup (an older checkpoint isn't \
+         taken, since output after it may be visible already), or start the job under a new name and with new outputs"
+    )]
+    ManifestCorrupt { epoch: Epoch, problem: String },
+    #[error(
+        "file '{file}' of the newest checkpoint, epoch {epoch}, is corrupt: {problem}; restore it from a backup, or start \
+         the job under a new name and with new outputs"
+    )]
+    FileCorrupt { epoch: Epoch, file: String, problem: String },
+    #[error(
+        "the checkpoint of epoch {epoch} was taken with max_parallelism = {found} and the job says {expected}; set \
+         job.max_parallelism = {found}: it is fixed for the life of a job's state"
+    )]
+    MaxParallelismChanged { epoch: Epoch, found: u32, expected: u32 },
+    #[error(
+        "the checkpoint of epoch {epoch} has {what} of '{operator}', which the job no longer has; put it back under that \
+         name, or start the job under a new name to leave it behind"
+    )]
+    OperatorGone { epoch: Epoch, operator: Name, what: Part },
+    #[error(
+        "the checkpoint of epoch {epoch} has {what} of '{operator}', which is now a {now}; give the {now} another name, and \
+         put '{operator}' back"
+    )]
+    KindChanged { epoch: Epoch, operator: Name, what: Part, now: &'static str },
+    #[error(
+        "the checkpoint of epoch {epoch} has table '{table}' of operator '{operator}', which its component no longer \
+         declares; use a component that does, or start the job under a new name"
+    )]
+    TableGone { epoch: Epoch, operator: Name, table: String },
+    #[error(
+        "the checkpoint of epoch {epoch} has version {found} of table '{table}' of operator '{operator}', and its component \
+         declares version {expected}; use a component with version {found}, or start the job under a new name"
+    )]
+    TableVersionChanged { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
+    #[error(
+        "the checkpoint of epoch {epoch} doesn't hold every key group of operator '{operator}' exactly once (see key group \
+         {key_group}); this is a bug of the host that wrote it: please report it with the manifest"
+    )]
+    KeyGroupsTorn { epoch: Epoch, operator: Name, key_group: u16 },
+}
+
+/// A part of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Splits,
+    OperatorState,
+    KeyedState,
+    Committables,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Part::Splits => "the positions",
+            Part::OperatorState => "the state",
+            Part::KeyedState => "the keyed state",
+            Part::Committables => "the uncommitted output",
+        })
+    }
+}
+
+/// The number to claim for a new attempt: above all that were claimed, and above that of the newest manifest, so that the
+/// files of two attempts never share a name.
+pub fn next_attempt(facts: &RecoveryFacts) -> Attempt {
+    let of_manifest = match &facts.newest {
+        Some(NewestManifest::Valid(manifest)) => Some(manifest.attempt),
+        Some(NewestManifest::Corrupt { .. } | NewestManifest::FileCorrupt { .. }) | None => None,
+    };
+    let newest = facts.attempts.last().copied().max(of_manifest);
+    newest.map_or(Attempt(1), |attempt| Attempt(attempt.0 + 1))
+}
+
+/// Decides where a new attempt starts.
+///
+/// # Panics
+/// If `newest` isn't what reading the last of `manifests` gave.
+pub fn decide(facts: &RecoveryFacts, job: &ExpectedJob) -> RecoveryDecision {
+    match check(facts, job) {
+        Ok(decision) => decision,
+        Err(refused) => RecoveryDecision::Refuse(refused),
+    }
+}
+
+fn check(facts: &RecoveryFacts, job: &ExpectedJob) -> Result<RecoveryDecision, RecoveryRefused> {
+    let uid = match &facts.identity {
+        Identity::Unreadable { problem } => {
+            return Err(RecoveryRefused::IdentityUnreadable { problem: problem.clone() });
+        }
+        Identity::Absent if facts.manifests.is_empty() => return Ok(RecoveryDecision::Fresh),
+        Identity::Absent => return Err(RecoveryRefused::IdentityMissing),
+        Identity::Found { job: found, .. } if *found != job.name => {
+            return Err(RecoveryRefused::OtherJob { found: found.clone(), expected: job.name.clone() });
+        }
+        Identity::Found { uid, .. } => uid,
+    };
+    let Some(&epoch) = facts.manifests.last() else {
+        assert!(facts.newest.is_none(), "nothing was read where no manifest is listed");
+        return Ok(RecoveryDecision::Fresh);
+    };
+    let manifest = match facts.newest.as_ref().expect("the newest of the listed manifests was read") {
+        NewestManifest::Valid(manifest) => manifest,
+        NewestManifest::Corrupt { problem } => {
+            return Err(RecoveryRefused::ManifestCorrupt { epoch, problem: problem.clone() });
+        }
+        NewestManifest::FileCorrupt { file, problem } => {
+            return Err(RecoveryRefused::FileCorrupt { epoch, file: file.clone(), problem: problem.clone() });
+        }
+    };
+    if manifest.epoch != epoch {
+        let problem = format!("it says that it is of epoch {}", manifest.epoch);
+        return Err(RecoveryRefused::ManifestCorrupt { epoch, problem });
+    }
+    if manifest.job != job.name || manifest.uid != *uid {
+        return Err(RecoveryRefused::OtherJobsManifest { epoch, job: manifest.job.clone(), uid: manifest.uid.clone() });
+    }
+    if manifest.max_parallelism != job.max_parallelism {
+        let (found, expected) = (manifest.max_parallelism.key_groups(), job.max_parallelism.key_groups());
+        return Err(RecoveryRefused::MaxParallelismChanged { epoch, found, expected });
+    }
+    for (name, operator) in &manifest.operators {
+        check_operator(epoch, name, operator, job)?;
+    }
+    Ok(RecoveryDecision::Resume { epoch })
+}
+
+fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &ExpectedJob) -> Result<(), RecoveryRefused> {
+    let operator = || name.clone();
+    // What has nothing in the checkpoint may go, and may become anything else.
+    let Some(expected) = job.operators.get(name) else {
+        let part = found.parts().next();
+        return part.map_or(Ok(()), |what| Err(RecoveryRefused::OperatorGone { epoch, operator: operator(), what }));
+    };
+    let (now, tables) = match expected {
+        ExpectedOperator::Source => ("source", None),
+        ExpectedOperator::Operator { tables } => ("operator", Some(tables)),
+        ExpectedOperator::Sink => ("sink", None),
+    };
+    let fits = |part: &Part| match part {
+        Part::Splits => matches!(expected, ExpectedOperator::Source),
+        Part::OperatorState | Part::KeyedState => matches!(expected, ExpectedOperator::Operator { .. }),
+        Part::Committables => matches!(expected, ExpectedOperator::Sink),
+    };
+    if let Some(what) = found.parts().find(|part| !fits(part)) {
+        return Err(RecoveryRefused::KindChanged { epoch, operator: operator(), what, now });
+    }
+    for (table, &version) in &found.tables {
+        let table_name = || table.clone();
+        match tables.and_then(|tables| tables.get(table)) {
+            None => {
+                return Err(RecoveryRefused::TableGone { epoch, operator: operator(), table: table_name() });
+            }
+            Some(&expected) if expected != version => {
+                return Err(RecoveryRefused::TableVersionChanged {
+                    epoch,
+                    operator: operator(),
+                    table: table_name(),
+                    found: version,
+                    expected,
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    check_key_groups(epoch, name, &found.key_groups, job.max_parallelism)
+}
+
+/// Whether the subtasks hold every key group exactly once between them.
+fn check_key_groups(
+    epoch: Epoch,
+    name: &Name,
+    ranges: &[KeyGroupRange],
+    max: MaxParallelism,
+) -> Result<(), RecoveryRefused> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|range| range.first);
+    let torn =
+        |key_group: u32| RecoveryRefused::KeyGroupsTorn { epoch, operator: name.clone(), key_group: key_group as u16 };
+    let mut next = 0u32;
+    for range in &sorted {
+        if u32::from(range.first.0) != next || range.last < range.first {
+            return Err(torn(next));
+        }
+        next = u32::from(range.last.0) + 1;
+    }
+    let whole = ranges.is_empty() || next == max.key_groups();
+    if whole { Ok(()) } else { Err(torn(next)) }
+}
+
+impl OperatorFacts {
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        let keyed = !self.key_groups.is_empty() || !self.tables.is_empty();
+        let parts = [
+            (self.splits, Part::Splits),
+            (self.operator_state, Part::OperatorState),
+            (keyed, Part::KeyedState),
+            (self.committables, Part::Committables),
+        ];
+        parts.into_iter().filter_map(|(has, part)| has.then_some(part))
+    }
+}
