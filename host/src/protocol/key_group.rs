@@ -22,7 +22,7 @@ pub struct MaxParallelism(u16);
 impl MaxParallelism {
     /// 1 ..= 32,768; `None` outside of it.
     pub fn new(key_groups: u32) -> Option<MaxParallelism> {
-        (1..=32_768).contains(&key_groups).then(|| MaxParallelism(key_groups as u16))
+        (1..=32_768).contains(&key_groups).then_some(MaxParallelism(key_groups as u16))
     }
 
     pub fn key_groups(self) -> u32 {
