@@ -118,7 +118,7 @@ build
 [ -n "$text" ] || collect_text
 write_job
 for operator in split count; do
-    run lockgate build "examples/$operator" --output "$folder/$operator.wasm"
+    run lockgate build "examples/$operator" --out "$folder/$operator.wasm"
 done
 run lockgate check "$folder/job.toml"
 before=$(count_lines)

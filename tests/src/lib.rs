@@ -1,1 +1,33 @@
+//! Drives the real `lockgate` binary over real files: what the end-to-end tests and the campaigns share.
+//!
+//! Invariant: nothing here links the host, and the expected output is counted by other code than the operators', so that an
+//! error in either can't hide itself.
 
+mod binary;
+mod crash_campaign;
+mod crash_matrix;
+mod crash_points;
+mod folder;
+mod patience;
+mod process;
+mod reference;
+mod text;
+mod word_count;
+
+pub use binary::{build_operator, lockgate, operator, repository};
+pub use crash_campaign::{CrashCampaign, CrashReport};
+pub use crash_matrix::{crash_in_turn, crash_in_turn_after_kill};
+pub use crash_points::crash_points;
+pub use folder::JobFolder;
+pub use patience::{PATIENCE, wait_until};
+pub use process::{Finished, Running};
+pub use reference::{Checked, Mismatch, WordTotals, part_files};
+pub use text::{Words, write_text};
+pub use word_count::WordCount;
+
+/// Says, past the test harness's capture, that this machine can't run a part of the tests. `tests/run.sh` lists these lines.
+pub fn skipped(what: &str, why: &str) {
+    use std::io::Write;
+    // The line is for people; a closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}: {why}");
+}

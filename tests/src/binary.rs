@@ -1,0 +1,79 @@
+//! The programs under test: the `lockgate` binary of this checkout, and operators compiled to Wasm by it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex};
+
+/// The root of this checkout.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in a folder of the repository")
+}
+
+/// The binary, built from this checkout before the first use.
+///
+/// # Panics
+/// If it doesn't build.
+pub fn lockgate() -> &'static Path {
+    static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        // All scripts select the whole workspace: another selection means other features, and RocksDB built once more.
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--workspace", "--bin", "lockgate"])
+            .current_dir(repository())
+            .env("CARGO_TARGET_DIR", target_dir())
+            .status()
+            .expect("cargo starts");
+        assert!(status.success(), "the lockgate binary must build");
+        profile_dir().join("lockgate")
+    });
+    &BINARY
+}
+
+/// An example operator as a component, built before the first use.
+///
+/// # Panics
+/// If it doesn't build.
+pub fn operator(name: &str) -> PathBuf {
+    static BUILT: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
+    let mut built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some((_, path)) = built.iter().find(|(known, _)| known == name) {
+        return path.clone();
+    }
+    let path = build_operator(&repository().join("examples").join(name), name);
+    built.push((name.to_owned(), path.clone()));
+    path
+}
+
+/// Compiles the operator crate in `folder` with `lockgate build`; gives the component's path.
+///
+/// # Panics
+/// If it doesn't build.
+pub fn build_operator(folder: &Path, name: &str) -> PathBuf {
+    let wasm_dir = profile_dir().join("test-operators");
+    std::fs::create_dir_all(&wasm_dir).expect("the target folder is writable");
+    // Other test programs may be reading the last one: write beside it, then rename.
+    let fresh = wasm_dir.join(format!("{name}-{}.wasm", std::process::id()));
+    let path = wasm_dir.join(format!("{name}.wasm"));
+    let output = Command::new(lockgate())
+        .arg("build")
+        .arg(folder)
+        .arg("--out")
+        .arg(&fresh)
+        .env("CARGO_TARGET_DIR", target_dir())
+        .output()
+        .expect("lockgate starts");
+    assert!(output.status.success(), "lockgate build {name}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&fresh, &path).expect("the built component can be renamed");
+    path
+}
+
+/// `target/debug`, of which test programs are in `deps`, and other programs at its top.
+fn profile_dir() -> PathBuf {
+    let program = std::env::current_exe().expect("a program knows its path");
+    let folder = program.parent().expect("a program is in a folder");
+    let folder = if folder.ends_with("deps") { folder.parent().expect("deps is in a folder") } else { folder };
+    folder.to_owned()
+}
+
+fn target_dir() -> PathBuf {
+    profile_dir().parent().expect("a profile's folder is in the target folder").to_owned()
+}

@@ -1,0 +1,20 @@
+//! Waiting for a condition, never for a time.
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must happen. Long, because machines that test are busy; nothing waits it out when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Returns when `condition` holds.
+///
+/// # Panics
+/// If it doesn't within [`PATIENCE`]; the message names what was waited for.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for: {what}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}

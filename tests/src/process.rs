@@ -1,0 +1,166 @@
+//! A `lockgate` process that is running, and what is known of one that has ended.
+//!
+//! Invariant: no process outlives its test.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::patience::{PATIENCE, wait_until};
+
+pub struct Running {
+    child: Child,
+    stdout: File,
+    stderr: File,
+    started: Instant,
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    /// From start to end.
+    pub took: Duration,
+}
+
+impl Running {
+    /// # Panics
+    /// If it doesn't start.
+    pub fn start(mut command: Command) -> Running {
+        // Files take any amount of output without a thread that reads.
+        let stdout = tempfile::tempfile().expect("a temporary file");
+        let stderr = tempfile::tempfile().expect("a temporary file");
+        let started = Instant::now();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(stdout.try_clone().expect("a second handle"))
+            .stderr(stderr.try_clone().expect("a second handle"))
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        Running { child, stdout, stderr, started }
+    }
+
+    /// Whether it hasn't ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// How long ago it was started.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// SIGTERM: stop with a checkpoint.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGINT, as by Ctrl-C.
+    pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// SIGKILL, as by `kill -9`.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        // It may have ended on its own; it isn't waited for yet, so the number is still its own.
+        kill_process(pid, signal).unwrap_or_else(|error| panic!("cannot send {signal:?}: {error}"));
+    }
+
+    /// What it has written to standard error so far.
+    pub fn stderr(&mut self) -> String {
+        read_all(&mut self.stderr)
+    }
+
+    /// # Panics
+    /// If it hasn't ended after [`PATIENCE`].
+    pub fn wait(self) -> Finished {
+        self.wait_at_most(PATIENCE)
+    }
+
+    /// # Panics
+    /// If it hasn't ended after that time from now.
+    pub fn wait_at_most(mut self, patience: Duration) -> Finished {
+        let start = Instant::now();
+        while start.elapsed() < patience && self.is_alive() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let Some(status) = self.child.try_wait().expect("a child can be waited for") else {
+            panic!("lockgate is still running after {patience:?}; its messages:\n{}", self.stderr());
+        };
+        let (stdout, stderr) = (read_all(&mut self.stdout), read_all(&mut self.stderr));
+        Finished { status, stdout, stderr, took: self.started.elapsed() }
+    }
+
+    /// Returns when `condition` holds.
+    ///
+    /// # Panics
+    /// If the process ends before, or the condition doesn't hold in time.
+    pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
+        wait_until(what, || {
+            condition() || {
+                assert!(self.is_alive(), "lockgate ended before: {what}; its messages:\n{}", self.stderr());
+                false
+            }
+        });
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Finished {
+    /// Whether SIGKILL ended it.
+    pub fn was_killed(&self) -> bool {
+        self.status.signal() == Some(Signal::KILL.as_raw())
+    }
+
+    /// # Panics
+    /// Unless it ended with exit code 0.
+    #[track_caller]
+    pub fn assert_success(&self) -> &Finished {
+        assert!(self.status.success(), "lockgate ended with {}; its messages:\n{}", self.status, self.stderr);
+        self
+    }
+
+    /// # Panics
+    /// Unless it ended with `code` and one error that names each of `things`, with a line that says what to do.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, things: &[&str]) -> &Finished {
+        let messages = &self.stderr;
+        assert_eq!(self.status.code(), Some(code), "{}; its messages:\n{messages}", self.status);
+        let errors = messages.lines().filter(|line| line.starts_with("error: ")).count();
+        assert_eq!(errors, 1, "one error, not {errors}:\n{messages}");
+        assert!(messages.lines().any(|line| line.starts_with("help: ")), "no line says what to do:\n{messages}");
+        assert!(!messages.contains("panicked"), "a panic is no error message:\n{messages}");
+        for thing in things {
+            assert!(messages.contains(thing), "nothing names '{thing}':\n{messages}");
+        }
+        self
+    }
+}
+
+fn read_all(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    // The handle shares its position with the process, so go by offset through a copy of the path.
+    let mut copy =
+        File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file))).expect("procfs is there");
+    copy.rewind().expect("a file can be rewound");
+    copy.read_to_end(&mut bytes).expect("a file can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}

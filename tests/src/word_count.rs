@@ -1,0 +1,130 @@
+//! The main job over generated text, with short intervals so that a small input meets many checkpoints.
+
+use std::path::PathBuf;
+
+use crate::binary::operator;
+use crate::folder::JobFolder;
+use crate::reference::{Checked, WordTotals};
+use crate::text::write_text;
+
+/// A word count in a folder of its own: `input`, `output`, `state`, `job.toml`.
+pub struct WordCount {
+    pub folder: JobFolder,
+    settings: Settings,
+}
+
+#[derive(Clone)]
+struct Settings {
+    mode: &'static str,
+    interval: String,
+    parallelism: u32,
+}
+
+impl WordCount {
+    /// A bounded job without input yet, with a checkpoint every 20 ms and `count` in two subtasks.
+    pub fn new() -> WordCount {
+        let settings = Settings { mode: "bounded", interval: "20ms".to_owned(), parallelism: 2 };
+        let job = WordCount { folder: JobFolder::new(), settings };
+        job.folder.create_dir("input");
+        job.write_job();
+        job
+    }
+
+    /// Waits for new files and new lines instead of ending.
+    pub fn continuous(mut self) -> WordCount {
+        self.settings.mode = "continuous";
+        self.write_job();
+        self
+    }
+
+    pub fn interval(mut self, interval: &str) -> WordCount {
+        self.settings.interval = interval.to_owned();
+        self.write_job();
+        self
+    }
+
+    pub fn parallelism(mut self, parallelism: u32) -> WordCount {
+        self.settings.parallelism = parallelism;
+        self.write_job();
+        self
+    }
+
+    /// Adds a file of generated text to the input. The job sees it whole or not at all.
+    pub fn add_text(&self, name: &str, seed: u64, bytes: u64) -> &WordCount {
+        let fresh = self.folder.path("fresh.txt");
+        write_text(&fresh, seed, bytes).expect("the job's folder is writable");
+        std::fs::rename(fresh, self.input().join(name)).expect("the job's folder is writable");
+        self
+    }
+
+    pub fn input(&self) -> PathBuf {
+        self.folder.path("input")
+    }
+
+    pub fn output(&self) -> PathBuf {
+        self.folder.path("output")
+    }
+
+    /// How often each word is in the input now.
+    pub fn totals(&self) -> WordTotals {
+        WordTotals::of_folder(&self.input()).expect("the input can be read")
+    }
+
+    /// # Panics
+    /// Unless the committed output is exactly what the input asks for.
+    #[track_caller]
+    pub fn assert_exact(&self) -> Checked {
+        match self.totals().check(&self.output()) {
+            Ok(checked) => checked,
+            Err(mismatch) => panic!("the output isn't exact: {mismatch:?}"),
+        }
+    }
+
+    /// Writes the job file.
+    fn write_job(&self) {
+        self.folder.write("job.toml", self.job_file());
+    }
+
+    /// The job file's text, for tests that break it.
+    pub fn job_file(&self) -> String {
+        let (split, count) = (operator("split"), operator("count"));
+        let Settings { mode, interval, parallelism } = &self.settings;
+        format!(
+            r#"[job]
+name = "word-count"
+guarantee = "exactly-once"
+state_dir = "state"
+
+[checkpoint]
+interval = "{interval}"
+
+[source.text]
+type = "file"
+path = "input"
+mode = "{mode}"
+
+[operator.split]
+wasm = "{split}"
+input = "text"
+
+[operator.count]
+wasm = "{count}"
+input = "split"
+parallelism = {parallelism}
+
+[sink.out]
+type = "file"
+path = "output"
+input = "count"
+"#,
+            split = split.display(),
+            count = count.display(),
+        )
+    }
+}
+
+impl Default for WordCount {
+    fn default() -> WordCount {
+        WordCount::new()
+    }
+}
