@@ -1,7 +1,8 @@
 //! The durable record of a checkpoint.
 //!
 //! On disk: one line of JSON, then one line `xxh3:` and the 16 hexadecimal digits of the XXH3-64 of the first line without
-//! its line feed. Invariant: a manifest that was read has been compared with its checksum.
+//! its line feed. Invariant: a manifest that was read has been compared with its checksum. A field that this host doesn't know
+//! is refused: what it can't restore it must not drop.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub const MANIFEST_VERSION: u32 = 1;
 
 /// All that a job needs to continue from one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub version: u32,
     pub job: Name,
@@ -34,6 +36,7 @@ pub struct Manifest {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OperatorCheckpoint {
     /// In order of their index; as many as the parallelism was.
     pub subtasks: Vec<SubtaskSnapshot>,
@@ -41,6 +44,7 @@ pub struct OperatorCheckpoint {
 
 /// One subtask's part. What doesn't apply to its kind is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SubtaskSnapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub splits: Vec<SplitState>,
@@ -56,6 +60,7 @@ pub struct SubtaskSnapshot {
 
 /// The keyed state of one subtask: a base of RocksDB files with deltas over it, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyedSnapshot {
     pub key_groups: KeyGroupRange,
     /// A table's number in the stored keys is its place here. Tables are only ever added.
@@ -66,6 +71,7 @@ pub struct KeyedSnapshot {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableRef {
     pub name: String,
     pub version: u32,
@@ -73,6 +79,7 @@ pub struct TableRef {
 
 /// A file in the checkpoint store. Immutable once written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileRef {
     /// Relative to the job's slot in the store.
     pub path: String,

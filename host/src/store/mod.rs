@@ -1,5 +1,39 @@
-//! The checkpoint store.
+//! The checkpoint store: a job's identity, attempts, uploaded files and manifests, on `object_store`.
+//!
+//! The durable steps of a run, and what a crash after each leaves:
+//!
+//! | step | crash point | left behind | who deals with it |
+//! | --- | --- | --- | --- |
+//! | create `job.json` | `store.identity` | an identity without checkpoints | the next run takes it up |
+//! | claim an attempt | `store.claim` | a number that nobody uses | the next claim is greater |
+//! | upload a file | `store.upload` | a file that no manifest reaches, or a part of one (`#1`) | retention of the next attempt |
+//! | publish a manifest | `store.publish` | a checkpoint that isn't committed | the next run commits it |
+//!
+//! Each step has the crash points `<name>.before` and `<name>.after`. A file is written under a name of its own
+//! (`<name>#1`), synced, given its name by a link or rename, and then its folder is synced: a crash in between leaves the old
+//! state or the new one, and a power cut can't take back what was reported as done.
+//!
+//! Invariant: nothing here decides what to restore, commit or keep; `protocol` does.
 
+mod checkpoints;
+mod codec;
+mod disk;
+mod error;
+mod fetch;
+mod identity;
+mod layout;
 mod manifest;
+#[cfg(test)]
+mod sample;
+mod sealed;
+#[cfg(test)]
+mod tests;
+mod upload;
 
+pub use checkpoints::CheckpointStore;
+pub use codec::ManifestError;
+pub use error::StoreError;
+pub use fetch::VerifyReport;
 pub use manifest::{FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef};
+pub use sealed::Damage;
+pub use upload::FileUploader;
