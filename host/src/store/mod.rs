@@ -22,6 +22,7 @@ mod error;
 mod fetch;
 mod identity;
 mod layout;
+mod lock;
 mod manifest;
 #[cfg(test)]
 mod sample;
@@ -34,6 +35,7 @@ pub use checkpoints::CheckpointStore;
 pub use codec::ManifestError;
 pub use error::StoreError;
 pub use fetch::VerifyReport;
+pub use lock::JobLock;
 pub use manifest::{FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef};
 pub use sealed::Damage;
 pub use upload::FileUploader;

@@ -3,6 +3,7 @@
 mod attempts;
 mod files;
 mod full_disk;
+mod lock;
 mod publish;
 
 use std::process::Command;

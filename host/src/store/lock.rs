@@ -1,0 +1,75 @@
+//! One run of a job at a time.
+//!
+//! The lock is the kernel's (`flock`), so that no way of dying leaves it behind; the text in the file is for people. The file is
+//! never removed, since a run that holds a removed file and one that made a new one would both believe they are alone.
+//!
+//! Invariant: while a [`JobLock`] lives, no other process has one for the same folder.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use super::disk::create_folder;
+use super::error::StoreError;
+use super::identity::now_ms;
+use crate::id::Name;
+
+/// How often a lock file that somebody replaces is opened again.
+const REPLACED_MAX: usize = 100;
+
+/// Held while a job runs; dropping it lets the next run in.
+#[derive(Debug)]
+pub struct JobLock {
+    _file: File,
+}
+
+impl JobLock {
+    /// Takes the lock `lock` in a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// [`StoreError::Running`] if another process has it; else if the file can't be used.
+    pub fn acquire(folder: &Path, job: &Name) -> Result<JobLock, StoreError> {
+        create_folder(folder)?;
+        let path = folder.join("lock");
+        let failed = |error| StoreError::io("lock", &path, error);
+        for _ in 0..REPLACED_MAX {
+            let mut options = OpenOptions::new();
+            let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Running { job: job.clone(), holder: holder(&mut file), lock: path });
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            let ours = file.metadata().map_err(failed)?;
+            // Somebody may have removed the file between its opening and the lock; then it guards nothing.
+            if std::fs::metadata(&path).is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+                let text = format!("{} {}\n", std::process::id(), now_ms());
+                file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
+                return Ok(JobLock { _file: file });
+            }
+        }
+        Err(failed(std::io::Error::other("somebody keeps on replacing it")))
+    }
+}
+
+/// Who holds a lock, in words.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(100).read_to_string(&mut text));
+    let parts = || -> Option<(u32, u64)> {
+        let (process, since) = text.trim_end().split_once(' ')?;
+        Some((process.parse().ok()?, since.parse().ok()?))
+    };
+    match read.ok().and_then(|_| parts()) {
+        Some((process, since_ms)) => {
+            let age = Duration::from_secs(now_ms().saturating_sub(since_ms) / 1_000);
+            format!("process {process}, started {age:?} ago")
+        }
+        // It was just taken, and its holder hasn't written yet.
+        None => "another process".to_owned(),
+    }
+}
