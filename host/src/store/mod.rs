@@ -8,6 +8,8 @@
 //! | claim an attempt | `store.claim` | a number that nobody uses | the next claim is greater |
 //! | upload a file | `store.upload` | a file that no manifest reaches, or a part of one (`#1`) | retention of the next attempt |
 //! | publish a manifest | `store.publish` | a checkpoint that isn't committed | the next run commits it |
+//! | delete a manifest | `store.retain-manifest` | files that no manifest reaches | retention of the next attempt |
+//! | delete a file | `store.retain-file` | more of them | the same |
 //!
 //! Each step has the crash points `<name>.before` and `<name>.after`. A file is written under a name of its own
 //! (`<name>#1`), synced, given its name by a link or rename, and then its folder is synced: a crash in between leaves the old
@@ -24,6 +26,7 @@ mod identity;
 mod layout;
 mod lock;
 mod manifest;
+mod retain;
 #[cfg(test)]
 mod sample;
 mod sealed;
@@ -37,5 +40,6 @@ pub use error::StoreError;
 pub use fetch::VerifyReport;
 pub use lock::JobLock;
 pub use manifest::{FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef};
+pub use retain::Retained;
 pub use sealed::Damage;
 pub use upload::FileUploader;

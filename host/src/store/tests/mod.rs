@@ -5,6 +5,7 @@ mod files;
 mod full_disk;
 mod lock;
 mod publish;
+mod retention;
 
 use std::process::Command;
 
