@@ -5,7 +5,18 @@
 //! Invariant: what a sink has written is invisible to its readers until the [`SinkCommitter`] has been given a
 //! [`CommitPermit`](crate::protocol::CommitPermit).
 
-use std::path::PathBuf;
+mod file_sink;
+mod file_source;
+mod generator;
+mod id_blocks;
+mod nexmark;
+mod null_sink;
+mod numbered;
+mod options;
+mod rate;
+
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +24,13 @@ use serde::{Deserialize, Serialize};
 use crate::element::Batch;
 use crate::id::{Attempt, Epoch, JobUid, Name, SubtaskId};
 use crate::protocol::CommitPermit;
+
+pub use file_sink::{FileSinkOptions, MissingValue};
+pub use file_source::{FileMode, FileSourceOptions};
+pub use generator::{EventTime, GeneratorKind, GeneratorOptions, KeyOrder, words_line};
+pub use nexmark::NexmarkOptions;
+pub use null_sink::{NullSinkOptions, NullSinkWriter};
+pub use options::{BadOption, SinkOptions, SourceOptions, open_committer, open_sink_writer, open_source};
 
 /// Where a split of a source stands: everything before is part of the checkpoint, everything from here on will be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,12 +114,45 @@ pub struct ConnectorContext {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectorError {
-    #[error("{name}: cannot {action} {path}: {source}")]
-    File { name: Name, action: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{name}: cannot {action} {}", path.display())]
+    File { name: Name, action: &'static str, path: PathBuf, source: io::Error },
+    /// Nothing is lost by it: what isn't committed is replayed.
+    #[error(
+        "{name}: cannot {action} {}: the disk is full; free some space and run the job again, it continues from its \
+         last checkpoint and nothing is lost", path.display()
+    )]
+    Full { name: Name, action: &'static str, path: PathBuf, source: io::Error },
     /// What the user gave can't be used. `advice` says what to do.
     #[error("{name}: {problem}; {advice}")]
     Refused { name: Name, problem: String, advice: String },
     /// A checkpoint's position or committable can't be used.
     #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
     Snapshot { subtask: SubtaskId, what: String, problem: String },
+    /// A published epoch can't be made visible as it was prepared. Nothing was overwritten. `advice` says what to do.
+    #[error("{name}: cannot commit epoch {epoch}: {problem}; {advice}")]
+    Commit { name: Name, epoch: Epoch, problem: String, advice: String },
+}
+
+impl ConnectorError {
+    /// An operation on a file that failed; a full disk is told from the rest.
+    fn file(name: &Name, action: &'static str, path: &Path, source: io::Error) -> ConnectorError {
+        let (name, path) = (name.clone(), path.to_owned());
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                ConnectorError::Full { name, action, path, source }
+            }
+            _ => ConnectorError::File { name, action, path, source },
+        }
+    }
+}
+
+#[cfg(test)]
+fn test_ctx(name: &str, parallelism: u32) -> ConnectorContext {
+    ConnectorContext {
+        job: Name::new("job").expect("a name"),
+        job_uid: JobUid("uid-1".to_owned()),
+        attempt: Attempt(1),
+        name: Name::new(name).expect("a name"),
+        parallelism,
+    }
 }

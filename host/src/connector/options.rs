@@ -1,0 +1,220 @@
+//! What a job file says of sources and sinks, in their own words, and how they are opened from it.
+//!
+//! The options of a table are what is left of it when the job has taken its own keys (`parallelism`, `input`). Every key has
+//! its default here, at the `default` functions of its type.
+//!
+//! Invariant: a key that the type doesn't know is an error, and options that were opened have been validated.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::file_sink::{FileCommitter, FileSinkOptions, FileSinkWriter};
+use super::file_source::{FileReader, FileSourceOptions};
+use super::generator::{GeneratorOptions, GeneratorReader};
+use super::nexmark::{NexmarkOptions, NexmarkReader};
+use super::null_sink::{NullCommitter, NullSinkOptions, NullSinkWriter};
+use super::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, SourceReader};
+
+/// `[source.NAME]`, by its `type`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum SourceOptions {
+    File(FileSourceOptions),
+    Generator(GeneratorOptions),
+    Nexmark(NexmarkOptions),
+}
+
+/// `[sink.NAME]`, by its `type`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum SinkOptions {
+    File(FileSinkOptions),
+    Null(NullSinkOptions),
+}
+
+impl SourceOptions {
+    /// Makes paths relative to `base` (the folder of the job file) usable from anywhere.
+    pub fn resolve(&mut self, base: &Path) {
+        match self {
+            SourceOptions::File(options) => resolve(&mut options.path, base),
+            SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => {}
+        }
+    }
+
+    /// # Errors
+    /// Says which key has a value that can't be used.
+    pub fn validate(&self) -> Result<(), BadOption> {
+        match self {
+            SourceOptions::File(options) => options.validate(),
+            SourceOptions::Generator(options) => options.validate(),
+            SourceOptions::Nexmark(options) => options.validate(),
+        }
+    }
+
+    /// Whether the source ends by itself.
+    pub fn is_bounded(&self) -> bool {
+        match self {
+            SourceOptions::File(options) => options.is_bounded(),
+            SourceOptions::Generator(options) => options.count.is_some(),
+            SourceOptions::Nexmark(options) => options.count.is_some(),
+        }
+    }
+}
+
+impl SinkOptions {
+    /// As [`SourceOptions::resolve`].
+    pub fn resolve(&mut self, base: &Path) {
+        match self {
+            SinkOptions::File(options) => resolve(&mut options.path, base),
+            SinkOptions::Null(_) => {}
+        }
+    }
+
+    /// As [`SourceOptions::validate`].
+    ///
+    /// # Errors
+    /// Says which key has a value that can't be used.
+    pub fn validate(&self) -> Result<(), BadOption> {
+        match self {
+            SinkOptions::File(options) => options.validate(),
+            SinkOptions::Null(_) => Ok(()),
+        }
+    }
+}
+
+/// An empty path stays one, so that it can still be refused.
+fn resolve(path: &mut PathBuf, base: &Path) {
+    if !path.as_os_str().is_empty() {
+        *path = base.join(&*path);
+    }
+}
+
+/// A key of a source or sink with a value that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value} can't be used: {reason}")]
+pub struct BadOption {
+    pub key: &'static str,
+    pub value: String,
+    pub reason: &'static str,
+}
+
+impl BadOption {
+    pub(super) fn new(key: &'static str, value: impl ToString, reason: &'static str) -> BadOption {
+        BadOption { key, value: value.to_string(), reason }
+    }
+
+    fn refused(self, ctx: &ConnectorContext) -> ConnectorError {
+        ConnectorError::Refused {
+            name: ctx.name.clone(),
+            problem: self.to_string(),
+            advice: format!("correct '{}' in the job file", self.key),
+        }
+    }
+}
+
+/// Opens one subtask of a source. Reads nothing yet but makes sure that there is something to read from.
+///
+/// # Errors
+/// If the options or what they name can't be used.
+pub fn open_source(
+    options: &SourceOptions,
+    ctx: &ConnectorContext,
+    subtask: u32,
+) -> Result<Box<dyn SourceReader>, ConnectorError> {
+    assert!(subtask < ctx.parallelism, "subtask {subtask} of {}", ctx.parallelism);
+    options.validate().map_err(|bad| bad.refused(ctx))?;
+    Ok(match options {
+        SourceOptions::File(options) => Box::new(FileReader::open(options, ctx, subtask)?),
+        SourceOptions::Generator(options) => Box::new(GeneratorReader::open(options, ctx, subtask)?),
+        SourceOptions::Nexmark(options) => Box::new(NexmarkReader::open(options, ctx, subtask)?),
+    })
+}
+
+/// Opens one subtask of a sink. Its first `write` fails unless [`open_committer`] has claimed the output before.
+///
+/// # Errors
+/// If the options can't be used.
+pub fn open_sink_writer(
+    options: &SinkOptions,
+    ctx: &ConnectorContext,
+    subtask: u32,
+) -> Result<Box<dyn SinkWriter>, ConnectorError> {
+    assert!(subtask < ctx.parallelism, "subtask {subtask} of {}", ctx.parallelism);
+    options.validate().map_err(|bad| bad.refused(ctx))?;
+    Ok(match options {
+        SinkOptions::File(options) => Box::new(FileSinkWriter::open(options, ctx, subtask)),
+        SinkOptions::Null(_) => Box::new(NullSinkWriter::default()),
+    })
+}
+
+/// Opens the commit side of a sink and claims its output for this job.
+///
+/// # Errors
+/// If the output belongs to another job or can't be created.
+pub fn open_committer(options: &SinkOptions, ctx: &ConnectorContext) -> Result<Box<dyn SinkCommitter>, ConnectorError> {
+    options.validate().map_err(|bad| bad.refused(ctx))?;
+    Ok(match options {
+        SinkOptions::File(options) => Box::new(FileCommitter::open(options, ctx)?),
+        SinkOptions::Null(_) => Box::new(NullCommitter),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Result<SourceOptions, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    #[test]
+    fn a_source_is_read_from_its_table_with_its_defaults() {
+        let mut options =
+            source("type = 'file'\npath = 'in/*.txt'\nmode = 'bounded'\nmax_line = '2MiB'").expect("file");
+        options.resolve(Path::new("/jobs"));
+        let SourceOptions::File(file) = &options else { panic!("a file source") };
+        assert_eq!(file.path, Path::new("/jobs/in/*.txt"));
+        assert_eq!((file.max_line, file.settle.as_secs()), (2 << 20, 2));
+        assert!(options.is_bounded());
+        assert!(!source("type = 'generator'").expect("all defaults").is_bounded());
+        assert!(source("type = 'nexmark'\ncount = 5").expect("bounded").is_bounded());
+    }
+
+    #[test]
+    fn unknown_keys_and_types_are_refused_with_what_is_known() {
+        let error = source("type = 'file'\npath = 'x'\nmaxline = '1MiB'").expect_err("a misspelt key").to_string();
+        assert!(error.contains("maxline") && error.contains("max_line"), "{error}");
+        let error = source("type = 'kafka'").expect_err("an unknown type").to_string();
+        assert!(error.contains("kafka") && error.contains("nexmark"), "{error}");
+        let error = toml::from_str::<SinkOptions>("type = 'null'\npath = 'x'").expect_err("a key of another sink");
+        assert!(error.to_string().contains("path"), "{error}");
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_by_key() {
+        for (text, key) in [
+            ("type = 'file'\npath = ''", "path"),
+            ("type = 'file'\npath = 'x'\nmax_line = '0B'", "max_line"),
+            ("type = 'file'\npath = 'x'\nmax_line = '2GiB'", "max_line"),
+            ("type = 'generator'\nsplits = 0", "splits"),
+            ("type = 'generator'\nkeys = 0", "keys"),
+            ("type = 'generator'\nkeys = 10000000001", "keys"),
+            ("type = 'generator'\ncount = 1000000000001", "count"),
+            ("type = 'generator'\nrate = 0", "rate"),
+            ("type = 'generator'\nkind = 'words'\nvocabulary = 0", "vocabulary"),
+            ("type = 'generator'\nkind = 'words'\nkeyed = true", "keyed"),
+            ("type = 'nexmark'\nsplits = 100000", "splits"),
+            ("type = 'nexmark'\nevent_rate = 0", "event_rate"),
+        ] {
+            assert_eq!(source(text).expect("parses").validate().expect_err(text).key, key);
+        }
+        for (text, key) in [
+            ("type = 'file'\npath = ''", "path"),
+            ("type = 'file'\npath = 'x'\nextension = '../x'", "extension"),
+            ("type = 'file'\npath = 'x'\nroll_size = '1B'", "roll_size"),
+        ] {
+            assert_eq!(toml::from_str::<SinkOptions>(text).expect("parses").validate().expect_err(text).key, key);
+        }
+    }
+}
