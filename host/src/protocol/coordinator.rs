@@ -43,7 +43,8 @@ pub struct CoordinatorOptions {
 pub enum Event<S> {
     /// Nothing but that time has passed. Due at [`Coordinator::next_deadline`]; harmless at any other time.
     Tick,
-    /// A source has sent all its records and its last watermark. It still answers barriers.
+    /// A source has sent all its records and its last watermark. It still takes barriers and passes them on: `End` comes only
+    /// after that of the last checkpoint, or tasks behind sources that have all gone would never see it.
     SourceEnded(TaskId),
     /// The job is to stop with a checkpoint.
     StopRequested,
@@ -118,6 +119,23 @@ pub enum FailReason {
     Commit { epoch: Epoch, reason: String },
     #[error("{reason}")]
     Task { task: TaskId, reason: String },
+}
+
+impl FailReason {
+    /// What the user can do, where it isn't in the reason.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            FailReason::SnapshotTimeout { .. }
+            | FailReason::PublishTimeout { .. }
+            | FailReason::CommitTimeout { .. } => {
+                Some("if the disk and the operators are merely slow, raise checkpoint.timeout")
+            }
+            FailReason::Snapshot { .. }
+            | FailReason::Publish { .. }
+            | FailReason::Commit { .. }
+            | FailReason::Task { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

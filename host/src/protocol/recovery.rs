@@ -105,70 +105,77 @@ pub enum RecoveryDecision {
     Refuse(RecoveryRefused),
 }
 
-/// Why a job isn't started, and what can be done about it.
+/// Why a job isn't started. [`help`](RecoveryRefused::help) says what can be done about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoveryRefused {
-    #[error(
-        "the checkpoint store belongs to job '{found}', not to '{expected}'; give this job its own checkpoint.store, or \
-         change its name back"
-    )]
+    #[error("the checkpoint store belongs to job '{found}', not to '{expected}'")]
     OtherJob { found: Name, expected: Name },
-    #[error(
-        "the checkpoint store's job.json cannot be read: {problem}; restore it from a backup, or give the job an empty \
-         checkpoint.store to start it from the beginning"
-    )]
+    #[error("the checkpoint store's job.json cannot be read: {problem}")]
     IdentityUnreadable { problem: String },
-    #[error(
-        "the checkpoint store has checkpoints but no job.json, so it isn't known whose they are; restore job.json from a \
-         backup, or give the job an empty checkpoint.store to start it from the beginning"
-    )]
+    #[error("the checkpoint store has checkpoints but no job.json, so it isn't known whose they are")]
     IdentityMissing,
-    #[error(
-        "the newest checkpoint, epoch {epoch}, is of job '{job}' ({uid}), and not of the job of job.json; somebody has \
-         mixed two stores: put back the store of one job"
-    )]
+    #[error("the newest checkpoint, epoch {epoch}, is of job '{job}' ({uid}), which isn't the job of job.json")]
     OtherJobsManifest { epoch: Epoch, job: Name, uid: JobUid },
-    #[error(
-        "the newest checkpoint, epoch {epoch}, is corrupt: {problem}; restore it from a backup (an older checkpoint isn't \
-         taken, since output after it may be visible already), or start the job under a new name and with new outputs"
-    )]
+    #[error("the newest checkpoint, epoch {epoch}, is corrupt: {problem}")]
     ManifestCorrupt { epoch: Epoch, problem: String },
-    #[error(
-        "file '{file}' of the newest checkpoint, epoch {epoch}, is corrupt: {problem}; restore it from a backup, or start \
-         the job under a new name and with new outputs"
-    )]
+    #[error("file '{file}' of the newest checkpoint, epoch {epoch}, is corrupt: {problem}")]
     FileCorrupt { epoch: Epoch, file: String, problem: String },
-    #[error(
-        "the checkpoint of epoch {epoch} was taken with max_parallelism = {found} and the job says {expected}; set \
-         job.max_parallelism = {found}: it is fixed for the life of a job's state"
-    )]
+    #[error("the checkpoint of epoch {epoch} was taken with max_parallelism = {found}, and the job says {expected}")]
     MaxParallelismChanged { epoch: Epoch, found: u32, expected: u32 },
-    #[error(
-        "the checkpoint of epoch {epoch} has {what} of '{operator}', which the job no longer has; put it back under that \
-         name, or start the job under a new name to leave it behind"
-    )]
+    #[error("the checkpoint of epoch {epoch} has {what} of '{operator}', which the job no longer has")]
     OperatorGone { epoch: Epoch, operator: Name, what: Part },
-    #[error(
-        "the checkpoint of epoch {epoch} has {what} of '{operator}', which is now a {now}; give the {now} another name, and \
-         put '{operator}' back"
-    )]
+    #[error("the checkpoint of epoch {epoch} has {what} of '{operator}', which is now {now}")]
     KindChanged { epoch: Epoch, operator: Name, what: Part, now: &'static str },
     #[error(
         "the checkpoint of epoch {epoch} has table '{table}' of operator '{operator}', which its component no longer \
-         declares; use a component that does, or start the job under a new name"
+         declares"
     )]
     TableGone { epoch: Epoch, operator: Name, table: String },
     #[error(
         "the checkpoint of epoch {epoch} has version {found} of table '{table}' of operator '{operator}', and its component \
-         declares version {expected}; use a component with version {found}, or start the job under a new name"
+         declares version {expected}"
     )]
     TableVersionChanged { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
     #[error(
-        "the checkpoint of epoch {epoch} doesn't hold every key group of operator '{operator}' exactly once (see key group \
-         {key_group}); this is a bug of the host that wrote it: please report it with the manifest"
+        "the checkpoint of epoch {epoch} doesn't hold every key group of operator '{operator}' exactly once: look at key \
+         group {key_group}"
     )]
     KeyGroupsTorn { epoch: Epoch, operator: Name, key_group: u16 },
+}
+
+impl RecoveryRefused {
+    /// What the user can do.
+    pub fn help(&self) -> String {
+        match self {
+            Self::OtherJob { found, .. } => {
+                format!("give this job its own checkpoint.store, or name it '{found}' if it is that job")
+            }
+            Self::IdentityUnreadable { .. } | Self::IdentityMissing => {
+                "put back job.json from a backup, or move the store away to start the job anew with new outputs".into()
+            }
+            Self::OtherJobsManifest { .. } => "two stores were mixed: put back the folder of one job".into(),
+            Self::ManifestCorrupt { .. } | Self::FileCorrupt { .. } => {
+                "restore it from a backup, or start the job under a new name with new outputs; an older checkpoint is never \
+                 taken, since what came after it has already been given out"
+                    .into()
+            }
+            Self::MaxParallelismChanged { found, .. } => {
+                format!("set job.max_parallelism = {found}: it is fixed for the life of a job's state")
+            }
+            Self::OperatorGone { operator, .. } => {
+                format!("put '{operator}' back, or start the job under a new name to leave that behind")
+            }
+            Self::KindChanged { operator, .. } => {
+                format!("give what is new another name, and put '{operator}' back as it was")
+            }
+            Self::TableGone { .. } => "use a component that declares it, or start the job under a new name".into(),
+            Self::TableVersionChanged { found, .. } => {
+                format!("use a component that declares version {found}, or start the job under a new name")
+            }
+            Self::KeyGroupsTorn { .. } => "this is a fault of the host that wrote it; please report it".into(),
+        }
+    }
 }
 
 /// A part of a checkpoint.
@@ -263,9 +270,9 @@ fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &Expect
         return part.map_or(Ok(()), |what| Err(RecoveryRefused::OperatorGone { epoch, operator: operator(), what }));
     };
     let (now, tables) = match expected {
-        ExpectedOperator::Source => ("source", None),
-        ExpectedOperator::Operator { tables } => ("operator", Some(tables)),
-        ExpectedOperator::Sink => ("sink", None),
+        ExpectedOperator::Source => ("a source", None),
+        ExpectedOperator::Operator { tables } => ("an operator", Some(tables)),
+        ExpectedOperator::Sink => ("a sink", None),
     };
     let fits = |part: &Part| match part {
         Part::Splits => matches!(expected, ExpectedOperator::Source),
@@ -330,3 +337,6 @@ impl OperatorFacts {
         parts.into_iter().filter_map(|(has, part)| has.then_some(part))
     }
 }
+
+#[cfg(test)]
+mod tests;

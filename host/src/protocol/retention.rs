@@ -43,10 +43,8 @@ pub struct Deletions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetentionRefused {
-    #[error(
-        "the manifest of epoch {epoch}, which is committed, isn't in the checkpoint store any more, so nothing is removed \
-         from it; restore the manifest from a backup before the job is started again"
-    )]
+    /// To go on would be to lose the job's state: put the manifest back before the job is started again.
+    #[error("the manifest of epoch {epoch} is committed but not in the checkpoint store any more; nothing was removed")]
     CommittedManifestMissing { epoch: Epoch },
 }
 
@@ -69,4 +67,115 @@ pub fn plan(facts: &RetentionFacts, keep: NonZeroU32) -> Result<Deletions, Reten
     let goes = |(path, attempt): &(&String, &Attempt)| !needed.contains(path) && !may_be_in_the_making(path, **attempt);
     let files = facts.files.iter().filter(goes).map(|(path, _)| path.clone()).collect();
     Ok(Deletions { manifests, files })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: Attempt = Attempt(2);
+
+    fn facts(manifests: &[(u64, &[&str])], files: &[(&str, u64)], committed: u64) -> RetentionFacts {
+        let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        RetentionFacts {
+            files: files.iter().map(|&(name, attempt)| (name.to_owned(), Attempt(attempt))).collect(),
+            manifests: manifests.iter().map(|&(epoch, names)| (Epoch(epoch), named(names))).collect(),
+            committed: Epoch(committed),
+            attempt: RUNNING,
+        }
+    }
+
+    fn keep(manifests: u32) -> NonZeroU32 {
+        NonZeroU32::new(manifests).expect("at least one")
+    }
+
+    #[test]
+    fn what_a_kept_manifest_shares_with_one_that_goes_stays() {
+        let manifests: &[(u64, &[&str])] = &[(3, &["old", "shared"]), (5, &["shared", "new"])];
+        let facts = facts(manifests, &[("old", 2), ("shared", 2), ("new", 2)], 5);
+        let deletions = Deletions { manifests: vec![Epoch(3)], files: vec!["old".to_owned()] };
+        assert_eq!(plan(&facts, keep(1)), Ok(deletions));
+        assert_eq!(plan(&facts, keep(2)), Ok(Deletions::default()));
+    }
+
+    #[test]
+    fn a_file_that_no_manifest_names_goes_unless_the_running_attempt_may_be_about_to_name_it() {
+        let facts = facts(&[(7, &["a"])], &[("a", 1), ("of-dead", 1), ("uploading", 2), ("of-newer", 3)], 7);
+        let deletions = Deletions { manifests: vec![], files: vec!["of-dead".to_owned()] };
+        assert_eq!(plan(&facts, keep(3)), Ok(deletions));
+    }
+
+    #[test]
+    fn a_manifest_that_is_not_committed_yet_counts_for_nothing_and_stays() {
+        let facts = facts(&[(1, &["a"]), (2, &["b"]), (3, &["c"])], &[("a", 2), ("b", 2), ("c", 2)], 2);
+        let deletions = Deletions { manifests: vec![Epoch(1)], files: vec!["a".to_owned()] };
+        assert_eq!(plan(&facts, keep(1)), Ok(deletions));
+    }
+
+    #[test]
+    fn nothing_goes_if_the_committed_manifest_is_missing() {
+        let facts = facts(&[(1, &["a"])], &[("a", 1), ("b", 1)], 2);
+        assert_eq!(plan(&facts, keep(1)), Err(RetentionRefused::CommittedManifestMissing { epoch: Epoch(2) }));
+    }
+
+    /// Deletes the first `steps` of a plan, in its order.
+    fn delete(facts: &mut RetentionFacts, deletions: &Deletions, steps: usize) {
+        let manifests = deletions.manifests.len();
+        for epoch in deletions.manifests.iter().take(steps) {
+            facts.manifests.remove(epoch);
+        }
+        for file in deletions.files.iter().take(steps.saturating_sub(manifests)) {
+            facts.files.remove(file);
+        }
+    }
+
+    /// Four manifests and three files, each of either attempt and named by any run of manifests or by none.
+    fn every_store(mut check: impl FnMut(&RetentionFacts)) {
+        let runs = (1..=4u64).flat_map(|first| (first..=4).map(move |last| first..=last)).chain([5..=5]);
+        let file = runs.flat_map(|run| [(run.clone(), Attempt(1)), (run, RUNNING)]).collect::<Vec<_>>();
+        for a in &file {
+            for b in &file {
+                for c in &file {
+                    let files = [("a", a), ("b", b), ("c", c)];
+                    let names = |epoch: u64| {
+                        let named = files.iter().filter(|(_, (run, _))| run.contains(&epoch));
+                        named.map(|(name, _)| (*name).to_owned()).collect::<BTreeSet<_>>()
+                    };
+                    for committed in 3..=4 {
+                        check(&RetentionFacts {
+                            files: files.iter().map(|(name, (_, attempt))| ((*name).to_owned(), *attempt)).collect(),
+                            manifests: (1..=4).map(|epoch| (Epoch(epoch), names(epoch))).collect(),
+                            committed: Epoch(committed),
+                            attempt: RUNNING,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_every_small_store_manifests_stay_whole_at_each_step_and_garbage_goes_at_last() {
+        every_store(|facts| {
+            for kept in 1..=3 {
+                let deletions = plan(facts, keep(kept)).expect("the store is sound");
+                let all = deletions.manifests.len() + deletions.files.len();
+                for steps in 0..=all {
+                    let mut left = facts.clone();
+                    delete(&mut left, &deletions, steps);
+                    let whole = |names: &BTreeSet<String>| names.iter().all(|name| left.files.contains_key(name));
+                    assert!(left.manifests.values().all(whole), "{facts:?} {deletions:?} after {steps}");
+                    let committed = left.manifests.range(..=facts.committed).count();
+                    assert!(committed >= kept as usize && left.manifests.contains_key(&Epoch(4)), "{facts:?}");
+
+                    // After a crash here, the next attempt removes whatever nobody needs.
+                    left.attempt = Attempt(RUNNING.0 + 1);
+                    let rest = plan(&left, keep(kept)).expect("the store is sound");
+                    delete(&mut left, &rest, usize::MAX);
+                    let named = left.manifests.values().flatten().cloned().collect::<BTreeSet<_>>();
+                    assert!(left.files.keys().eq(&named), "{facts:?} {deletions:?} after {steps}");
+                }
+            }
+        });
+    }
 }
