@@ -1,0 +1,72 @@
+//! Bugs to plant: mistakes that a shell around the protocol could make, each of which the oracle must notice.
+//!
+//! Invariant: a mutation changes what the simulator's shells do, never the code under test.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// A task goes on taking records from an input that is held.
+    HoldsNoInput,
+    /// A task doesn't tell its aligner that an input has ended.
+    HidesEnd,
+    /// A barrier leaves a task ahead of records that were sent before it.
+    BarrierOvertakes,
+    /// A source's snapshot has the position after the first record behind the barrier.
+    SnapshotsLate,
+    /// A task acknowledges before its snapshot is durable.
+    AcksBeforeDurable,
+    /// The missing acks are made up from older snapshots.
+    PublishesBeforeAllAcks,
+    /// A task says of every third epoch that nothing has changed.
+    HidesChange,
+    /// The sinks commit while the manifest is still being published.
+    CommitsBeforePublish,
+    /// The commit is answered before it is done.
+    AnswersCommitEarly,
+    /// After a failure a new attempt begins although a publish of the old one is still running.
+    RestartsDuringPublish,
+    /// Recovery doesn't commit the newest checkpoint again.
+    SkipsRecommit,
+    /// Recovery takes the second newest manifest.
+    ResumesOlder,
+    /// Recovery takes the state from the folder of the attempt that died.
+    ResumesLiveState,
+    /// Recovery leaves what dead attempts prepared.
+    KeepsLeftovers,
+    /// Recovery discards leftovers before it has committed.
+    DiscardsBeforeRecommit,
+    /// Epochs begin at 1 with each attempt.
+    ReusesEpochs,
+    /// Every attempt claims the same number.
+    ReusesAttempt,
+    /// Retention counts a file only for the first manifest that names it.
+    DeletesSharedFiles,
+    /// Retention takes the running attempt for a dead one.
+    DeletesUploads,
+    /// A task takes the watermark of its fastest input for its own.
+    TrustsFastestInput,
+}
+
+impl Mutation {
+    pub const ALL: [Mutation; 20] = [
+        Mutation::HoldsNoInput,
+        Mutation::HidesEnd,
+        Mutation::BarrierOvertakes,
+        Mutation::SnapshotsLate,
+        Mutation::AcksBeforeDurable,
+        Mutation::PublishesBeforeAllAcks,
+        Mutation::HidesChange,
+        Mutation::CommitsBeforePublish,
+        Mutation::AnswersCommitEarly,
+        Mutation::RestartsDuringPublish,
+        Mutation::SkipsRecommit,
+        Mutation::ResumesOlder,
+        Mutation::ResumesLiveState,
+        Mutation::KeepsLeftovers,
+        Mutation::DiscardsBeforeRecommit,
+        Mutation::ReusesEpochs,
+        Mutation::ReusesAttempt,
+        Mutation::DeletesSharedFiles,
+        Mutation::DeletesUploads,
+        Mutation::TrustsFastestInput,
+    ];
+}

@@ -1,0 +1,134 @@
+//! What the runtime does in the background at the coordinator's word: publish, commit, retain.
+//!
+//! Invariant: one step changes one file, and each may fail before it has happened or after.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use lockgate_host::id::{Attempt, Epoch};
+use lockgate_host::protocol::retention::{self, RetentionFacts};
+use lockgate_host::protocol::{CommitPermit, Event, PublishReceipt};
+
+use crate::attempt::Shared;
+use crate::mutation::Mutation;
+use crate::oracle::Violation;
+use crate::world::{Manifest, TaskSnapshot};
+
+pub enum Operation {
+    Publish {
+        epoch: Epoch,
+        manifest: Manifest,
+    },
+    Commit {
+        permit: CommitPermit,
+        parts: VecDeque<String>,
+        /// The answer was given already.
+        answered: bool,
+    },
+    Retain(Retention),
+}
+
+/// A retention lists files, then manifests, then deletes one after the other.
+pub enum Retention {
+    ListFiles { committed: Epoch },
+    ListManifests { committed: Epoch, files: BTreeMap<String, Attempt> },
+    Delete { manifests: VecDeque<Epoch>, files: VecDeque<String> },
+}
+
+/// The answer to an operation that is over; `None` while it isn't.
+type Answer = Option<Vec<Event<TaskSnapshot>>>;
+
+/// A commit that nothing has allowed: what a shell would do that makes its own receipt.
+pub fn early_commit(epoch: Epoch, parts: Vec<String>) -> Operation {
+    let permit = CommitPermit::new(PublishReceipt::for_published(epoch));
+    Operation::Commit { permit, parts: parts.into(), answered: true }
+}
+
+impl Operation {
+    pub fn retention(committed: Epoch) -> Operation {
+        Operation::Retain(Retention::ListFiles { committed })
+    }
+
+    pub fn is_retention(&self) -> bool {
+        matches!(self, Operation::Retain(_))
+    }
+
+    pub fn step(&mut self, attempt: Attempt, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
+        match self {
+            Operation::Publish { epoch, manifest } => publish(*epoch, manifest, shared),
+            Operation::Commit { permit, parts, answered } => {
+                let answer = commit(permit, parts, shared)?;
+                Ok(answer.map(|events| if *answered { Vec::new() } else { events }))
+            }
+            Operation::Retain(retention) => retain(retention, attempt, shared),
+        }
+    }
+}
+
+fn publish(epoch: Epoch, manifest: &Manifest, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
+    let failed = |reason: &str| Ok(Some(vec![Event::PublishFailed { epoch, reason: reason.to_owned() }]));
+    if shared.fault(shared.scenario.faults.publish_failure) {
+        if shared.rng.one_in(2) {
+            return failed("the store is away");
+        }
+        let _lost = shared.world.publish(epoch, manifest.clone())?;
+        return failed("the answer is lost");
+    }
+    match shared.world.publish(epoch, manifest.clone())? {
+        Some(receipt) => Ok(Some(vec![Event::Published(receipt)])),
+        None => failed("there is a manifest of this epoch"),
+    }
+}
+
+fn commit(permit: &CommitPermit, parts: &mut VecDeque<String>, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
+    let epoch = permit.epoch();
+    if shared.fault(shared.scenario.faults.commit_failure) {
+        // All of it, none of it or some of it is done.
+        let done = shared.rng.between(0, parts.len() as u64) as usize;
+        for part in parts.drain(..done) {
+            shared.world.commit_part(permit, &part)?;
+        }
+        return Ok(Some(vec![Event::CommitFailed { epoch, reason: "the answer is lost".to_owned() }]));
+    }
+    if let Some(part) = parts.pop_front() {
+        shared.world.commit_part(permit, &part)?;
+        return Ok(None);
+    }
+    Ok(Some(vec![Event::Committed(epoch)]))
+}
+
+fn retain(retention: &mut Retention, attempt: Attempt, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
+    let mutation = shared.scenario.mutation;
+    match retention {
+        Retention::ListFiles { committed } => {
+            let files = shared.world.files.iter().map(|(name, file)| (name.clone(), file.attempt)).collect();
+            *retention = Retention::ListManifests { committed: *committed, files };
+        }
+        Retention::ListManifests { committed, files } => {
+            let mut manifests = BTreeMap::new();
+            for (&epoch, manifest) in &shared.world.manifests {
+                let mut names = manifest.files();
+                if mutation == Some(Mutation::DeletesSharedFiles) {
+                    let before = manifests.values().flatten().cloned().collect::<std::collections::BTreeSet<_>>();
+                    names.retain(|name| !before.contains(name));
+                }
+                manifests.insert(epoch, names);
+            }
+            let attempt = if mutation == Some(Mutation::DeletesUploads) { Attempt(attempt.0 + 1) } else { attempt };
+            let files = std::mem::take(files);
+            let facts = RetentionFacts { files, manifests, committed: *committed, attempt };
+            let deletions =
+                retention::plan(&facts, shared.scenario.keep).map_err(|refused| Violation(refused.to_string()))?;
+            *retention = Retention::Delete { manifests: deletions.manifests.into(), files: deletions.files.into() };
+        }
+        Retention::Delete { manifests, files } => {
+            if let Some(epoch) = manifests.pop_front() {
+                shared.world.delete_manifest(epoch, shared.scenario.keep.get())?;
+            } else if let Some(file) = files.pop_front() {
+                shared.world.delete_file(&file)?;
+            } else {
+                return shared.world.check_no_garbage(attempt).map(|()| Some(Vec::new()));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,165 @@
+//! What outlives a crash: the input, the checkpoint store and the sink's folder.
+//!
+//! Invariant: every change of the store and of the folder is one atomic step, and the oracle looks at each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockgate_host::id::{Attempt, Epoch, TaskId};
+use lockgate_host::protocol::{CommitPermit, PublishReceipt};
+
+use crate::oracle::{Oracle, Violation};
+
+pub type Key = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub id: u64,
+    pub key: Key,
+}
+
+/// What the counters put out: for each record how many of its key there were, and a total when the input ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    Counted { record: Record, count: u64 },
+    Total { key: Key, count: u64 },
+}
+
+/// The state of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyState {
+    pub count: u64,
+    /// There were records since its last total.
+    pub total_due: bool,
+}
+
+/// The keyed state of one counter.
+pub type State = BTreeMap<Key, KeyState>;
+
+/// One task's part of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskSnapshot {
+    /// By split: how many records were read.
+    pub positions: BTreeMap<u32, u64>,
+    /// A base and what has changed since, oldest first.
+    pub files: Vec<String>,
+    /// The committable: the names of prepared parts.
+    pub parts: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    pub attempt: Attempt,
+    pub ended: bool,
+    pub tasks: BTreeMap<TaskId, TaskSnapshot>,
+}
+
+impl Manifest {
+    pub fn files(&self) -> BTreeSet<String> {
+        self.tasks.values().flat_map(|task| &task.files).cloned().collect()
+    }
+
+    pub fn parts(&self) -> Vec<String> {
+        self.tasks.values().flat_map(|task| &task.parts).cloned().collect()
+    }
+}
+
+#[derive(Debug)]
+pub struct StoredFile {
+    pub attempt: Attempt,
+    pub content: State,
+}
+
+/// A part file of the sink. Until it is complete it may be cut anywhere.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub attempt: Attempt,
+    pub rows: Vec<Row>,
+    pub complete: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct World {
+    /// By split.
+    pub input: Vec<Vec<Record>>,
+    pub has_identity: bool,
+    pub attempts: BTreeSet<Attempt>,
+    pub manifests: BTreeMap<Epoch, Manifest>,
+    pub files: BTreeMap<String, StoredFile>,
+    /// Written or prepared, invisible.
+    pub parts: BTreeMap<String, Part>,
+    /// The working state of the attempt that ran last, which nobody must ever read.
+    pub live_state: BTreeMap<TaskId, State>,
+    pub oracle: Oracle,
+}
+
+impl World {
+    /// Creates the manifest unless there is one.
+    pub fn publish(&mut self, epoch: Epoch, manifest: Manifest) -> Result<Option<PublishReceipt>, Violation> {
+        if self.manifests.contains_key(&epoch) {
+            return Ok(None);
+        }
+        if let Some(file) = manifest.files().into_iter().find(|file| !self.files.contains_key(file)) {
+            return Err(Violation(format!("manifest {epoch} names {file}, which isn't stored")));
+        }
+        let prepared = |part: &String| self.parts.get(part).is_some_and(|part| part.complete);
+        if let Some(part) = manifest.parts().into_iter().find(|part| !prepared(part)) {
+            return Err(Violation(format!("manifest {epoch} names part {part}, which isn't prepared")));
+        }
+        if self.manifests.last_key_value().is_some_and(|(&newest, _)| newest > epoch) {
+            return Err(Violation(format!("epoch {epoch} is published after a newer one")));
+        }
+        let read = |split: usize| manifest.tasks.values().find_map(|task| task.positions.get(&(split as u32)).copied());
+        let all_read = (0..self.input.len()).all(|split| read(split) == Some(self.input[split].len() as u64));
+        if manifest.ended && !all_read {
+            return Err(Violation(format!("manifest {epoch} says that the input has ended, which it hasn't")));
+        }
+        self.oracle.published += 1;
+        self.manifests.insert(epoch, manifest);
+        Ok(Some(PublishReceipt::for_published(epoch)))
+    }
+
+    /// Makes a part visible, if it isn't yet.
+    pub fn commit_part(&mut self, permit: &CommitPermit, name: &str) -> Result<(), Violation> {
+        if let Some(part) = self.parts.remove(name) {
+            return self.oracle.part_became_visible(permit.epoch(), name, part);
+        }
+        if self.oracle.is_visible(name) {
+            return Ok(());
+        }
+        Err(Violation(format!("part {name} of epoch {} is lost", permit.epoch())))
+    }
+
+    pub fn store_file(&mut self, name: String, attempt: Attempt, content: State) -> Result<(), Violation> {
+        if self.files.contains_key(&name) {
+            return Err(Violation(format!("{name} is written again")));
+        }
+        self.files.insert(name, StoredFile { attempt, content });
+        Ok(())
+    }
+
+    /// After a retention nothing of dead attempts is left but what a manifest names.
+    pub fn check_no_garbage(&self, attempt: Attempt) -> Result<(), Violation> {
+        let named = self.manifests.values().flat_map(Manifest::files).collect::<BTreeSet<_>>();
+        let garbage = self.files.iter().find(|(name, file)| file.attempt < attempt && !named.contains(*name));
+        garbage.map_or(Ok(()), |(name, _)| Err(Violation(format!("{name} is kept although nobody needs it"))))
+    }
+
+    pub fn delete_file(&mut self, name: &str) -> Result<(), Violation> {
+        let needs =
+            |manifest: &Manifest| manifest.tasks.values().any(|task| task.files.iter().any(|file| file == name));
+        if let Some((epoch, _)) = self.manifests.iter().find(|(_, manifest)| needs(manifest)) {
+            return Err(Violation(format!("{name} is deleted although manifest {epoch} needs it")));
+        }
+        self.oracle.files_deleted += 1;
+        self.files.remove(name);
+        Ok(())
+    }
+
+    pub fn delete_manifest(&mut self, epoch: Epoch, keep: u32) -> Result<(), Violation> {
+        if self.manifests.range(epoch.next()..).count() < keep as usize {
+            return Err(Violation(format!("manifest {epoch} is deleted although it is among the newest {keep}")));
+        }
+        self.manifests.remove(&epoch);
+        Ok(())
+    }
+}
