@@ -4,6 +4,7 @@
 
 use memchr::memchr2;
 
+use crate::connector::missing_keys;
 use crate::element::{Batch, Column, NO_TIMESTAMP};
 
 /// Rows of a batch at most.
@@ -158,7 +159,7 @@ pub struct LineBatch {
 
 impl LineBatch {
     pub fn new() -> LineBatch {
-        LineBatch { values: Column::default(), rows: 0 }
+        LineBatch { values: Column::with_capacity(0, 0), rows: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -180,13 +181,7 @@ impl LineBatch {
 
     pub fn finish(self) -> Batch {
         let rows = self.rows;
-        let bitmap = rows.div_ceil(8);
-        // All keys are missing, no value is.
-        let mut nulls = vec![0; bitmap * 2];
-        nulls[..rows / 8].fill(0xff);
-        if !rows.is_multiple_of(8) {
-            nulls[rows / 8] = (1u8 << (rows % 8)) - 1;
-        }
+        let nulls = missing_keys(rows);
         let keys = Column { data: Vec::new(), offsets: vec![0; (rows + 1) * 4] };
         let timestamps = NO_TIMESTAMP.to_le_bytes().repeat(rows);
         Batch { rows: rows as u32, keys, values: self.values, timestamps, nulls, ext: Vec::new() }

@@ -23,6 +23,11 @@ mod open_file;
 mod position;
 mod reader;
 
+#[cfg(test)]
+mod line_tests;
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

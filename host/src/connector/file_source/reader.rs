@@ -86,6 +86,13 @@ impl FileReader {
         })
     }
 
+    /// Reads in chunks of another size.
+    #[cfg(test)]
+    pub fn with_chunk_bytes(mut self, chunk_bytes: usize) -> FileReader {
+        self.chunk_bytes = chunk_bytes;
+        self
+    }
+
     fn owns(&self, split: &str) -> bool {
         xxh3_64(split.as_bytes()) % u64::from(self.ctx.parallelism) == u64::from(self.subtask)
     }
