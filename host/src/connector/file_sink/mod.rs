@@ -25,6 +25,11 @@ mod durable;
 mod layout;
 mod writer;
 
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use serde::Deserialize;

@@ -68,7 +68,8 @@ impl FileSinkWriter {
         Part::create(&self.ctx.name, path, number)
     }
 
-    fn roll(&mut self, mut part: Part) -> Result<(), ConnectorError> {
+    fn roll(&mut self) -> Result<(), ConnectorError> {
+        let Some(mut part) = self.current.take() else { return Ok(()) };
         if self.rolled.iter().filter(|part| part.file.is_some()).count() >= ROLLED_OPEN_MAX {
             part.finish(&self.ctx.name)?;
         }
@@ -95,15 +96,13 @@ impl SinkWriter for FileSinkWriter {
                 self.missing()?;
                 continue;
             };
-            let mut part = match self.current.take() {
-                Some(part) => part,
-                None => self.open_part()?,
-            };
+            if self.current.is_none() {
+                self.current = Some(self.open_part()?);
+            }
+            let part = self.current.as_mut().expect("just opened");
             part.push_line(&self.ctx.name, value)?;
             if part.bytes() >= self.roll_bytes {
-                self.roll(part)?;
-            } else {
-                self.current = Some(part);
+                self.roll()?;
             }
         }
         Ok(())
