@@ -6,8 +6,8 @@
 use serde::Deserialize;
 
 use super::numbered::{MakeRecords, NumberedReader, Numbers};
-use super::{BadOption, ConnectorContext, ConnectorError};
-use crate::element::{Batch, NO_TIMESTAMP, Row};
+use super::{BadOption, ConnectorContext, ConnectorError, missing_keys};
+use crate::element::{Batch, Column, NO_TIMESTAMP, Row};
 
 /// `type = "generator"`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -77,6 +77,8 @@ pub enum EventTime {
     Id,
 }
 
+const CSV_BYTES: usize = 100;
+const KEY_BYTES: usize = 10;
 /// Ids have twelve digits.
 const COUNT_MAX: u64 = 1_000_000_000_000;
 const KEYS_MAX: u64 = 10_000_000_000;
@@ -123,7 +125,7 @@ impl GeneratorReader {
 pub struct Maker {
     options: GeneratorOptions,
     keyed: bool,
-    template: [u8; 100],
+    template: [u8; CSV_BYTES],
     line: Vec<u8>,
 }
 
@@ -131,14 +133,14 @@ impl MakeRecords for Maker {
     fn value_bytes(&self) -> usize {
         match self.options.kind {
             GeneratorKind::Sequence => 12,
-            GeneratorKind::Csv => 100,
+            GeneratorKind::Csv => CSV_BYTES,
             GeneratorKind::Words => 48,
         }
     }
 
     fn make(&mut self, first: u64, n: u64, batch: &mut Batch) {
         match self.options.kind {
-            GeneratorKind::Csv => (first..first + n).for_each(|id| self.push_csv(id, batch)),
+            GeneratorKind::Csv => self.push_csv(first, n as usize, batch),
             GeneratorKind::Sequence => (first..first + n).for_each(|id| self.push_sequence(id, batch)),
             GeneratorKind::Words => (first..first + n).for_each(|id| self.push_words(id, batch)),
         }
@@ -162,19 +164,43 @@ impl Maker {
         }
     }
 
+    /// All lines of a batch have one size, so that they are written in place.
+    fn push_csv(&self, first: u64, n: usize, batch: &mut Batch) {
+        let lines = grow_fixed::<CSV_BYTES>(&mut batch.values, n);
+        let upper_digits = |id: u64| digits8(id / 10_000 % 100_000_000);
+        let mut upper = upper_digits(first);
+        for (id, line) in (first..).zip(&mut *lines) {
+            if id % 10_000 == 0 {
+                upper = upper_digits(id);
+            }
+            self.write_csv(id, upper, line);
+        }
+        if self.keyed {
+            for (key, line) in grow_fixed::<KEY_BYTES>(&mut batch.keys, n).iter_mut().zip(lines) {
+                key.copy_from_slice(&line[13..23]);
+            }
+        } else {
+            batch.keys.offsets.resize(batch.keys.offsets.len() + n * 4, 0);
+            batch.nulls = missing_keys(batch.rows as usize + n);
+        }
+        let timestamps = batch.timestamps.len();
+        batch.timestamps.resize(timestamps + n * 8, 0);
+        for (id, timestamp) in (first..).zip(batch.timestamps[timestamps..].as_chunks_mut::<8>().0) {
+            *timestamp = self.timestamp(id).to_le_bytes();
+        }
+        batch.rows += n as u32;
+    }
+
+    /// `upper` are the eight digits of the id before its last four.
     #[inline]
-    fn push_csv(&self, id: u64, batch: &mut Batch) {
+    fn write_csv(&self, id: u64, upper: [u8; 8], line: &mut [u8; CSV_BYTES]) {
         let hash = mix(id) >> 1;
-        let mut line = self.template;
-        line[..4].copy_from_slice(&digits8(id / 100_000_000 % 10_000)[4..]);
-        line[4..12].copy_from_slice(&digits8(id % 100_000_000));
-        let key = self.key(id, hash);
-        line[13..15].copy_from_slice(&digits8(key / 100_000_000)[6..]);
-        line[15..23].copy_from_slice(&digits8(key % 100_000_000));
-        line[24..28].copy_from_slice(&digits8((hash >> 40) % 10_000)[4..]);
+        *line = self.template;
+        line[..8].copy_from_slice(&upper);
+        line[8..12].copy_from_slice(&digits4((id % 10_000) as u32));
+        line[13..23].copy_from_slice(&key_digits(self.key(id, hash)));
+        line[24..28].copy_from_slice(&digits4(((hash >> 40) % 10_000) as u32));
         line[29..37].copy_from_slice(&nibbles8(hash));
-        let key = self.keyed.then_some(&line[13..23]);
-        batch.push(Row { key, value: Some(&line), timestamp: self.timestamp(id) });
     }
 
     fn push_sequence(&mut self, id: u64, batch: &mut Batch) {
@@ -189,10 +215,7 @@ impl Maker {
                 break;
             }
         }
-        let mut key = [0; 10];
-        let number = self.key(id, mix(id) >> 1);
-        key[..2].copy_from_slice(&digits8(number / 100_000_000)[6..]);
-        key[2..].copy_from_slice(&digits8(number % 100_000_000));
+        let key = key_digits(self.key(id, mix(id) >> 1));
         let key = self.keyed.then_some(&key[..]);
         batch.push(Row { key, value: Some(&digits[start..]), timestamp: self.timestamp(id) });
     }
@@ -239,15 +262,34 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The decimal digits of a key.
+#[inline]
+fn key_digits(key: u64) -> [u8; KEY_BYTES] {
+    let mut digits = [0; KEY_BYTES];
+    digits[..2].copy_from_slice(&digits4((key / 100_000_000) as u32)[2..]);
+    digits[2..].copy_from_slice(&digits8(key % 100_000_000));
+    digits
+}
+
 /// The eight decimal digits of a number below 10^8, all at once: halves, pairs and digits are split in the lanes of one u64.
 #[inline]
 fn digits8(number: u64) -> [u8; 8] {
-    let halves = number / 10_000 | (number % 10_000) << 32;
-    let hundreds = ((halves * 10_486) >> 20) & 0x7f_0000_007f;
-    let pairs = hundreds | (halves - hundreds * 100) << 16;
-    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
-    let digits = tens | (pairs - tens * 10) << 8;
-    (digits + 0x3030_3030_3030_3030).to_le_bytes()
+    let halves = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = (halves.wrapping_mul(10_486) >> 20) & 0x7f_0000_007f;
+    let pairs = hundreds | halves.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
+    let tens = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | pairs.wrapping_sub(tens.wrapping_mul(10)) << 8;
+    (digits | 0x3030_3030_3030_3030).to_le_bytes()
+}
+
+/// The four decimal digits of a number below 10^4, likewise.
+#[inline]
+fn digits4(number: u32) -> [u8; 4] {
+    let hundreds = number.wrapping_mul(10_486) >> 20;
+    let pairs = hundreds | number.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
+    let tens = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f;
+    let digits = tens | pairs.wrapping_sub(tens.wrapping_mul(10)) << 8;
+    (digits | 0x3030_3030).to_le_bytes()
 }
 
 /// The lower 32 bits, four at a time from the lowest, as letters `A` to `P`.
@@ -260,7 +302,20 @@ fn nibbles8(number: u64) -> [u8; 8] {
     (nibbles + 0x4141_4141_4141_4141).to_le_bytes()
 }
 
-fn csv_template() -> [u8; 100] {
+/// Adds `n` rows of `SIZE` bytes each to a column, to be filled in.
+fn grow_fixed<const SIZE: usize>(column: &mut Column, n: usize) -> &mut [[u8; SIZE]] {
+    let (start, offsets) = (column.data.len(), column.offsets.len());
+    column.data.resize(start + n * SIZE, 0);
+    column.offsets.resize(offsets + n * 4, 0);
+    let mut end = start as u32;
+    for offset in column.offsets[offsets..].as_chunks_mut::<4>().0 {
+        end += SIZE as u32;
+        *offset = end.to_le_bytes();
+    }
+    column.data[start..].as_chunks_mut().0
+}
+
+fn csv_template() -> [u8; CSV_BYTES] {
     let mut line = std::array::from_fn(|i| b'a' + (i % 26) as u8);
     for comma in [12, 23, 28] {
         line[comma] = b',';
@@ -322,16 +377,30 @@ mod tests {
             assert_eq!(value, java_csv(id as u64, 1_000));
             assert_eq!((key.as_deref(), timestamp), (Some(&value[13..23]), NO_TIMESTAMP));
         }
+        for number in 0..10_000 {
+            assert_eq!(digits4(number as u32), *format!("{number:04}").as_bytes());
+            let eight = number * 9_999 + 9_999;
+            assert_eq!(digits8(eight), *format!("{eight:08}").as_bytes());
+        }
         let maker = |options| Maker { options, keyed: true, template: csv_template(), line: Vec::new() };
         for (keys, key_order) in [(10_000_000_000, KeyOrder::Random), (999, KeyOrder::Permuted)] {
             let maker = maker(GeneratorOptions { keys, key_order, ..Default::default() });
             for id in [0, 1, 99_999_999, 100_000_000, 123_456_789_012, 999_999_999_999] {
-                let mut batch = Batch::default();
-                maker.push_csv(id, &mut batch);
+                let mut batch = Batch::with_capacity(0, 0);
+                maker.push_csv(id, 1, &mut batch);
                 let java_keys = if key_order == KeyOrder::Permuted { -(keys as i64) } else { keys as i64 };
                 assert_eq!(batch.value(0), Some(&java_csv(id, java_keys)[..]));
             }
         }
+    }
+
+    #[test]
+    fn unkeyed_lines_are_the_same_without_keys() {
+        let keyed = GeneratorOptions { count: Some(1_100), ..Default::default() };
+        let unkeyed = GeneratorOptions { keyed: Some(false), ..keyed.clone() };
+        let strip = |(_, value, timestamp)| (None, value, timestamp);
+        let wanted: Vec<_> = rows(&mut reader(&keyed, 0, 1)).into_iter().map(strip).collect();
+        assert_eq!(rows(&mut reader(&unkeyed, 0, 1)), wanted);
     }
 
     #[test]

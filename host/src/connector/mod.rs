@@ -146,6 +146,17 @@ impl ConnectorError {
     }
 }
 
+/// The null bitmaps of a batch in which every key is missing and no value.
+fn missing_keys(rows: usize) -> Vec<u8> {
+    let bitmap = rows.div_ceil(8);
+    let mut nulls = vec![0; bitmap * 2];
+    nulls[..bitmap].fill(0xff);
+    if !rows.is_multiple_of(8) {
+        nulls[rows / 8] = (1u8 << (rows % 8)) - 1;
+    }
+    nulls
+}
+
 #[cfg(test)]
 fn test_ctx(name: &str, parallelism: u32) -> ConnectorContext {
     ConnectorContext {
