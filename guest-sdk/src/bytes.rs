@@ -1,0 +1,150 @@
+//! Loads, copies and hashes of short byte strings.
+//!
+//! Keys and fields are mostly shorter than 32 bytes. In WebAssembly a copy or comparison of variable length is a call that
+//! costs more than the work, and a multiplication to 128 bits is four of 64; so short strings are moved as whole words.
+
+/// The 8 bytes at `at`.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"))
+}
+
+#[inline]
+fn half(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes")))
+}
+
+/// At most 16 bytes as two little-endian words, padded with zeros.
+#[inline]
+pub(crate) fn padded(bytes: &[u8]) -> [u64; 2] {
+    let len = bytes.len();
+    match len {
+        0 => [0, 0],
+        // The middle and last byte may be the first again: the same bits.
+        1..=3 => {
+            let byte = |at: usize| u64::from(bytes[at]) << (at * 8);
+            [byte(0) | byte(len / 2) | byte(len - 1), 0]
+        }
+        // Two words that overlap agree where they do.
+        4..=7 => [half(bytes, 0) | half(bytes, len - 4) << ((len - 4) * 8), 0],
+        8 => [word(bytes, 0), 0],
+        _ => [word(bytes, 0), word(bytes, len - 8) >> ((16 - len) * 8)],
+    }
+}
+
+/// Copies `from` to the start of `to`, which has room for 16 bytes more; these may be overwritten.
+#[inline]
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+    let len = from.len();
+    if len <= 16 {
+        let [first, second] = padded(from);
+        let to = to.first_chunk_mut::<16>().expect("room");
+        to[..8].copy_from_slice(&first.to_le_bytes());
+        to[8..].copy_from_slice(&second.to_le_bytes());
+    } else if len <= 256 {
+        let (chunks, _) = from.as_chunks::<16>();
+        let (targets, _) = to.as_chunks_mut::<16>();
+        for (target, chunk) in targets.iter_mut().zip(chunks) {
+            *target = *chunk;
+        }
+        let last: &[u8; 16] = from.last_chunk().expect("more than 16 bytes");
+        *to[len - 16..].first_chunk_mut().expect("room") = *last;
+    } else {
+        to[..len].copy_from_slice(from);
+    }
+}
+
+/// A hash of short strings with good low bits. Not for files: it may change with any version.
+#[inline]
+pub(crate) fn hash(bytes: &[u8], ends: [u64; 2]) -> u32 {
+    const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+    const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+    let mut hash = (ends[0] ^ bytes.len() as u64).wrapping_mul(FIRST);
+    hash ^= hash >> 32;
+    if bytes.len() > 16 {
+        for chunk in bytes[8..bytes.len() - 8].chunks(8) {
+            hash = (hash ^ padded(chunk)[0]).wrapping_mul(SECOND);
+            hash ^= hash >> 29;
+        }
+    }
+    hash = (hash ^ ends[1]).wrapping_mul(SECOND);
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(FIRST);
+    (hash >> 32) as u32
+}
+
+/// The first and last 8 bytes of a string of more than 16, all of a shorter one.
+#[inline]
+pub(crate) fn ends(bytes: &[u8]) -> [u64; 2] {
+    if bytes.len() <= 16 { padded(bytes) } else { [word(bytes, 0), word(bytes, bytes.len() - 8)] }
+}
+
+/// Whether two strings of the same length, of more than 16 bytes and with equal ends, are equal.
+#[inline]
+pub(crate) fn same_middle(one: &[u8], other: &[u8]) -> bool {
+    let middle = 8..one.len() - 8;
+    let pairs = one[middle.clone()].chunks(8).zip(other[middle].chunks(8));
+    pairs.fold(0, |difference, (one, other)| difference | (padded(one)[0] ^ padded(other)[0])) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 37 + 11) as u8 | 1).collect()
+    }
+
+    #[test]
+    fn padding_keeps_every_byte_in_its_place() {
+        for len in 0..=16 {
+            let bytes = sample(len);
+            let [first, second] = padded(&bytes);
+            let mut whole = [first.to_le_bytes(), second.to_le_bytes()].concat();
+            assert!(whole[len..].iter().all(|&byte| byte == 0), "length {len}");
+            whole.truncate(len);
+            assert_eq!(whole, bytes);
+        }
+    }
+
+    #[test]
+    fn a_copy_is_exact_at_every_length() {
+        for len in 0..600 {
+            let bytes = sample(len);
+            let mut to = vec![0xee; len + 16];
+            copy(&mut to, &bytes);
+            assert_eq!(to[..len], bytes);
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_string_counts() {
+        for len in 1..80 {
+            let bytes = sample(len);
+            for at in 0..len {
+                let mut other = bytes.clone();
+                other[at] ^= 0x10;
+                assert_ne!(hash(&bytes, ends(&bytes)), hash(&other, ends(&other)), "byte {at} of {len}");
+                let same = ends(&bytes) == ends(&other) && (len <= 16 || same_middle(&bytes, &other));
+                assert!(!same, "byte {at} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbered_keys_spread_over_the_low_bits() {
+        for template in ["k{}", "user-{}", "a long prefix that all the keys share {}", "{}-a long tail that all share"]
+        {
+            let mut buckets = vec![0u32; 1 << 16];
+            for i in 0..1 << 16 {
+                let key = template.replace("{}", &i.to_string()).into_bytes();
+                buckets[(hash(&key, ends(&key)) & 0xffff) as usize] += 1;
+            }
+            let fullest = buckets.iter().max().copied().unwrap_or(0);
+            let empty = buckets.iter().filter(|&&count| count == 0).count();
+            assert!(fullest < 12, "{template}: {fullest} keys in one bucket");
+            // A random function leaves 1 / e of the buckets empty.
+            assert!((22_000..26_500).contains(&empty), "{template}: {empty} empty buckets");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! An operator as a component: the exports of `wit/operator.wit` over an [`Instance`], its imports as a [`Host`].
+//!
+//! Invariant: `describe` calls no import.
+
+use std::cell::RefCell;
+
+use crate::context::Place;
+use crate::error::{Error, ErrorKind};
+use crate::host::{BatchRef, Column, ColumnRef, Entries, Host, Level, Page};
+use crate::instance::Instance;
+use crate::operator::{Declaration, Operator, TableKind};
+
+#[allow(unsafe_code, missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "wit",
+        world: "stream-operator",
+        ownership: Borrowing { duplicate_if_necessary: true },
+        pub_export_macro: true,
+        export_macro_name: "export_operator",
+        default_bindings_module: "lockgate::component::bindings",
+    });
+}
+
+pub use bindings::exports::lockgate::operator::operator::Guest;
+use bindings::lockgate::operator::{output, runtime, state, types};
+
+/// The place of the one instance of a component.
+pub struct Cell<Op>(RefCell<Option<Instance<Op>>>);
+
+impl<Op: Operator> Cell<Op> {
+    #[allow(clippy::new_without_default, reason = "made by the export macro only")]
+    pub const fn new() -> Cell<Op> {
+        Cell(RefCell::new(None))
+    }
+
+    pub fn describe(name: &str, version: &str) -> types::Descriptor {
+        let declaration = Declaration::of::<Op>();
+        let tables = declaration.tables().iter().map(|table| types::Table {
+            name: table.name.to_owned(),
+            kind: match table.kind {
+                TableKind::Value => types::TableKind::Value,
+                TableKind::Map => types::TableKind::Map,
+                TableKind::List => types::TableKind::List,
+            },
+            version: table.version,
+        });
+        types::Descriptor {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            outputs: declaration.outputs().iter().map(|&output| output.to_owned()).collect(),
+            tables: tables.collect(),
+        }
+    }
+
+    pub fn open(&self, context: types::Context) -> Result<(), types::OpError> {
+        report_panics();
+        let types::Context { job, operator, subtask, parallelism, config } = context;
+        let place = Place { job, operator, subtask, parallelism, config };
+        let instance = Instance::open(&place, &mut Imports).map_err(op_error)?;
+        *self.0.borrow_mut() = Some(instance);
+        Ok(())
+    }
+
+    pub fn restore(&self, states: Vec<Vec<u8>>) -> Result<(), types::OpError> {
+        self.with(|instance| instance.restore(&states))
+    }
+
+    pub fn process(&self, port: u32, rows: types::BatchResult) -> Result<(), types::OpError> {
+        let batch = BatchRef {
+            rows: rows.rows,
+            keys: ColumnRef { data: &rows.keys.data, offsets: &rows.keys.offsets },
+            values: ColumnRef { data: &rows.values.data, offsets: &rows.values.offsets },
+            timestamps: &rows.timestamps,
+            nulls: &rows.nulls,
+            ext: &rows.ext,
+        };
+        self.with(|instance| instance.process(&mut Imports, port, batch))
+    }
+
+    pub fn watermark(&self, timestamp: i64) -> Result<(), types::OpError> {
+        self.with(|instance| instance.watermark(&mut Imports, timestamp))
+    }
+
+    pub fn snapshot(&self) -> Result<Vec<u8>, types::OpError> {
+        self.with(|instance| instance.snapshot(&mut Imports))
+    }
+
+    pub fn trim(&self, bytes_target: u64) -> Result<(), types::OpError> {
+        self.with(|instance| instance.trim(&mut Imports, bytes_target))
+    }
+
+    pub fn close(&self) -> Result<(), types::OpError> {
+        self.with(Instance::close)
+    }
+
+    fn with<R>(&self, call: impl FnOnce(&mut Instance<Op>) -> Result<R, Error>) -> Result<R, types::OpError> {
+        let mut instance = self.0.borrow_mut();
+        call(instance.as_mut().expect("an operator that was opened")).map_err(op_error)
+    }
+}
+
+fn op_error(error: Error) -> types::OpError {
+    let kind = match error.kind() {
+        ErrorKind::Transient => types::ErrorKind::Transient,
+        ErrorKind::BadRecord => types::ErrorKind::BadRecord,
+        ErrorKind::Fatal => types::ErrorKind::Fatal,
+    };
+    types::OpError { kind, row: error.row(), message: error.to_string() }
+}
+
+/// Tells the host why before the trap, which says nothing.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        runtime::log(runtime::Level::Error, &panic.to_string());
+    }));
+}
+
+/// The imports of the component.
+struct Imports;
+
+impl Host for Imports {
+    fn emit(&mut self, port: u32, rows: BatchRef<'_>) {
+        let batch = types::BatchParam {
+            rows: rows.rows,
+            keys: column_param(rows.keys),
+            values: column_param(rows.values),
+            timestamps: rows.timestamps,
+            nulls: rows.nulls,
+            ext: rows.ext,
+        };
+        output::emit(port, batch);
+    }
+
+    fn get_many(&mut self, table: u32, keys: ColumnRef<'_>, user_keys: ColumnRef<'_>) -> Entries {
+        let entries = state::get_many(table, column_param(keys), column_param(user_keys));
+        Entries { values: column(entries.values), found: entries.found }
+    }
+
+    fn write_many(
+        &mut self,
+        table: u32,
+        keys: ColumnRef<'_>,
+        user_keys: ColumnRef<'_>,
+        values: ColumnRef<'_>,
+        deletes: &[u8],
+    ) {
+        let [keys, user_keys, values] = [keys, user_keys, values].map(column_param);
+        state::write_many(table, keys, user_keys, values, deletes);
+    }
+
+    fn scan(&mut self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Page {
+        let page = state::scan(table, key, after, max_bytes);
+        Page { user_keys: column(page.user_keys), values: column(page.values), more: page.more }
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        let level = match level {
+            Level::Debug => runtime::Level::Debug,
+            Level::Info => runtime::Level::Info,
+            Level::Warn => runtime::Level::Warn,
+            Level::Error => runtime::Level::Error,
+        };
+        runtime::log(level, message);
+    }
+
+    fn counter_add(&mut self, name: &str, delta: u64) {
+        runtime::counter_add(name, delta);
+    }
+}
+
+fn column_param(column: ColumnRef<'_>) -> types::ColumnParam<'_> {
+    types::ColumnParam { data: column.data, offsets: column.offsets }
+}
+
+fn column(column: types::ColumnResult) -> Column {
+    Column { data: column.data, offsets: column.offsets }
+}

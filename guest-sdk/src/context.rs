@@ -1,0 +1,291 @@
+//! What an operator may do while it is called.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::field::AsField;
+use crate::host::{Host, Level};
+use crate::operator::Output;
+use crate::output::{OutputBuffer, ValueWriter};
+use crate::record::{NO_TIMESTAMP, Record, Rows};
+use crate::state::Cache;
+
+/// The reach of an operator during [`process`](crate::Operator::process) and [`watermark`](crate::Operator::watermark):
+/// output, log, metrics, and through the table handles the state of the current record's key.
+///
+/// What a call emits and writes takes effect only if the call succeeds.
+pub struct Context<'a> {
+    pub(crate) host: &'a mut dyn Host,
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) rows: Rows<'a>,
+    outputs: &'a mut [Option<Box<OutputBuffer>>],
+    counters: Vec<(&'static str, u64)>,
+    /// How many rows have been handed out.
+    next: usize,
+    timestamp: i64,
+    input: u32,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        host: &'a mut dyn Host,
+        cache: &'a mut Cache,
+        outputs: &'a mut [Option<Box<OutputBuffer>>],
+        input: u32,
+        rows: Rows<'a>,
+    ) -> Context<'a> {
+        cache.begin_batch();
+        Context { host, cache, rows, outputs, counters: Vec::new(), next: 0, timestamp: NO_TIMESTAMP, input }
+    }
+
+    /// Ends the call: sends what is gathered, or drops it if the call failed.
+    pub(crate) fn end(self, result: Result<(), Error>) -> Result<(), Error> {
+        for (name, delta) in self.counters {
+            self.host.counter_add(name, delta);
+        }
+        for (port, buffer) in self.outputs.iter_mut().enumerate() {
+            match (buffer, &result) {
+                (Some(buffer), Ok(())) => buffer.send(port as u32, self.host),
+                (Some(buffer), Err(_)) => buffer.clear(),
+                (None, _) => {}
+            }
+        }
+        let row = self.next.checked_sub(1).map(|row| row as u32);
+        result.map_err(|error| error.at_row(row))
+    }
+
+    /// Goes to the next record of the batch, which becomes the current one.
+    ///
+    /// Only [`process_batch`](crate::Operator::process_batch) needs this.
+    #[inline]
+    pub fn next_record(&mut self) -> Option<Record<'a>> {
+        if self.next == self.rows.len() {
+            return None;
+        }
+        let record = self.rows.get(self.next);
+        self.timestamp = record.timestamp;
+        self.next += 1;
+        Some(record)
+    }
+
+    /// All records of the batch. In `watermark` there are none.
+    pub fn rows(&self) -> Rows<'a> {
+        self.rows
+    }
+
+    /// Which input the batch has come from; 0 where there is one.
+    pub fn input(&self) -> u32 {
+        self.input
+    }
+
+    /// Sends a record to the main output, with the event time of the current record.
+    ///
+    /// Keys and values are whatever is an [`AsField`]: bytes, text, `Option`s of them, or `()` where one is missing.
+    #[inline]
+    pub fn emit(&mut self, key: impl AsField, value: impl AsField) {
+        self.emit_to(Output::MAIN, key, value);
+    }
+
+    /// Sends a record to an output, with the event time of the current record.
+    #[inline]
+    pub fn emit_to(&mut self, output: Output, key: impl AsField, value: impl AsField) {
+        let timestamp = self.timestamp;
+        self.emit_at(output, key, value, timestamp);
+    }
+
+    /// Sends a record to the main output with another event time, in milliseconds since the Unix epoch.
+    #[inline]
+    pub fn emit_with_timestamp(&mut self, key: impl AsField, value: impl AsField, timestamp: i64) {
+        self.emit_at(Output::MAIN, key, value, timestamp);
+    }
+
+    /// Sends a record to an output with another event time.
+    #[inline]
+    pub fn emit_at(&mut self, output: Output, key: impl AsField, value: impl AsField, timestamp: i64) {
+        if self.buffer(output).push(key.as_field(), value.as_field(), timestamp) {
+            self.send(output);
+        }
+    }
+
+    /// Sends a record to the main output whose value is formatted straight into the batch.
+    ///
+    /// [`emit_with`](Self::emit_with) is faster and nearly as short.
+    #[inline]
+    pub fn emit_fmt(&mut self, key: impl AsField, value: fmt::Arguments<'_>) {
+        self.emit_with(key, |writer| {
+            // Writing into memory can't fail.
+            let _ = fmt::Write::write_fmt(writer, value);
+        });
+    }
+
+    /// Sends a record to the main output whose value is written piece by piece: see [`ValueWriter`].
+    #[inline]
+    pub fn emit_with(&mut self, key: impl AsField, write: impl FnOnce(&mut ValueWriter<'_>)) {
+        let timestamp = self.timestamp;
+        self.emit_with_at(Output::MAIN, key, timestamp, write);
+    }
+
+    /// Sends a record to an output with an event time, its value written piece by piece.
+    #[inline]
+    pub fn emit_with_at(
+        &mut self,
+        output: Output,
+        key: impl AsField,
+        timestamp: i64,
+        write: impl FnOnce(&mut ValueWriter<'_>),
+    ) {
+        if self.buffer(output).push_with(key.as_field(), timestamp, write) {
+            self.send(output);
+        }
+    }
+
+    #[inline]
+    fn buffer(&mut self, output: Output) -> &mut OutputBuffer {
+        let buffer = self.outputs.get_mut(output.port as usize).expect("an output of this operator's own declaration");
+        buffer.get_or_insert_with(|| Box::new(OutputBuffer::new()))
+    }
+
+    #[cold]
+    fn send(&mut self, output: Output) {
+        if let Some(buffer) = &mut self.outputs[output.port as usize] {
+            buffer.send(output.port, self.host);
+        }
+    }
+
+    /// Writes a line to the host's log, with the operator's name. Not for every record: each line is a call to the host.
+    pub fn log(&mut self, level: Level, message: impl AsRef<str>) {
+        self.host.log(level, message.as_ref());
+    }
+
+    /// Adds to one of this operator's counters. Unlike state and output it isn't rolled back.
+    #[inline]
+    pub fn counter(&mut self, name: &'static str, delta: u64) {
+        match self.counters.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += delta,
+            None => self.counters.push((name, delta)),
+        }
+    }
+
+    /// The current row.
+    pub(crate) fn row(&self) -> usize {
+        self.next.wrapping_sub(1)
+    }
+
+    /// The current key's slot in the cache.
+    #[inline]
+    pub(crate) fn enter(&mut self) -> Result<usize, Error> {
+        if self.next == 0 {
+            return Err(Error::fatal("state is kept by key, and there is no record at the moment"));
+        }
+        self.cache.enter(&self.rows, self.next - 1, self.host)
+    }
+
+    /// Reads the current key's cell of a table, and those of the keys to come.
+    #[cold]
+    pub(crate) fn load(&mut self, table: u32) -> Result<(), Error> {
+        self.cache.load(table, self.next - 1, self.host)
+    }
+
+    /// A copy of the current key.
+    pub(crate) fn key_bytes(&self) -> Vec<u8> {
+        self.rows.key(self.row()).unwrap_or_default().to_vec()
+    }
+}
+
+/// Where an operator stands in its job, and its configuration.
+pub struct OpenContext<'a> {
+    pub(crate) host: &'a mut dyn Host,
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) place: &'a Place,
+}
+
+/// `context` of the contract: where an instance stands in its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub job: String,
+    pub operator: String,
+    /// 0 .. parallelism
+    pub subtask: u32,
+    pub parallelism: u32,
+    /// A JSON object.
+    pub config: String,
+}
+
+impl OpenContext<'_> {
+    pub fn job(&self) -> &str {
+        &self.place.job
+    }
+
+    /// The operator's name in the job.
+    pub fn operator(&self) -> &str {
+        &self.place.operator
+    }
+
+    /// Which of the parallel instances this is: `0 .. parallelism`.
+    pub fn subtask(&self) -> u32 {
+        self.place.subtask
+    }
+
+    pub fn parallelism(&self) -> u32 {
+        self.place.parallelism
+    }
+
+    /// The operator's `config` table of the job file.
+    ///
+    /// ```
+    /// use lockgate::prelude::*;
+    ///
+    /// #[derive(Default, serde::Deserialize)]
+    /// #[serde(deny_unknown_fields, default)]
+    /// struct Config {
+    ///     separator: String,
+    /// }
+    ///
+    /// struct Join {
+    ///     config: Config,
+    /// }
+    ///
+    /// impl Operator for Join {
+    ///     fn new(_: &mut Declaration) -> Join {
+    ///         Join { config: Config::default() }
+    ///     }
+    ///
+    ///     fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
+    ///         self.config = ctx.config()?;
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+    ///         ctx.emit_fmt(record.key(), format_args!("{}{}", self.config.separator, record.value_str()?));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let mut harness = lockgate::testing::Harness::<Join>::open_with(r#"{"separator": "; "}"#)?;
+    /// harness.process([("k", "v")])?;
+    /// assert_eq!(harness.take_output(), [("k", "; v")]);
+    /// assert!(lockgate::testing::Harness::<Join>::open_with(r#"{"seperator": "; "}"#).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the table isn't a `C`: fatal, with what is wrong.
+    pub fn config<C: DeserializeOwned>(&self) -> Result<C, Error> {
+        serde_json::from_str(&self.place.config).map_err(|error| Error::fatal(error).context("config"))
+    }
+
+    /// Limits the memory of the state cache, 64 MiB by default and 1 MiB at least. The job's memory limit must leave room
+    /// for it.
+    pub fn limit_cache(&mut self, bytes_max: usize) {
+        self.cache.limit(bytes_max);
+    }
+
+    /// Writes a line to the host's log.
+    pub fn log(&mut self, level: Level, message: impl AsRef<str>) {
+        self.host.log(level, message.as_ref());
+    }
+}

@@ -1,0 +1,233 @@
+//! What an operator implements and declares.
+
+use crate::context::{Context, OpenContext};
+use crate::encoding::Data;
+use crate::error::Error;
+use crate::record::Record;
+use crate::state::{Column, List, ListColumn, Map, MapColumn, Value, ValueColumn};
+
+/// An operator: a struct that is handed records. See the [crate](crate) for how to start.
+///
+/// The host makes one instance for each subtask and calls it from one thread: `new`, `open`, `restore` if there is state to
+/// take up, then `process`, `watermark` and `snapshot` in any order, and `close`. After an error or a panic the instance is
+/// dropped, and a new one goes on from the last checkpoint.
+pub trait Operator: Sized + 'static {
+    /// Declares tables and outputs and keeps their handles.
+    ///
+    /// Also called without a job, to learn what the operator declares. So it must always declare the same, and do nothing
+    /// else: configuration comes with [`open`](Self::open).
+    fn new(declare: &mut Declaration) -> Self;
+
+    /// Takes up the configuration.
+    ///
+    /// # Errors
+    /// An error ends the job before it starts.
+    fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
+        let _ = ctx;
+        Ok(())
+    }
+
+    /// Processes one record.
+    ///
+    /// # Errors
+    /// [`Error::bad_record`] if this record can't be processed; what `?` makes of an error of another type is that.
+    fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error>;
+
+    /// Processes a batch, record by record. To be overridden by operators that gain from seeing many at once; these go
+    /// through the batch with [`Context::next_record`] too, so that state and errors are those of the right record.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process).
+    #[inline]
+    fn process_batch(&mut self, ctx: &mut Context<'_>) -> Result<(), Error> {
+        while let Some(record) = ctx.next_record() {
+            self.process(record, ctx)?;
+        }
+        Ok(())
+    }
+
+    /// No more records with an event time at or before `timestamp` are to come; `i64::MAX` says that none are to come at
+    /// all. There is no current record, and so no keyed state.
+    ///
+    /// # Errors
+    /// An error ends the attempt.
+    fn watermark(&mut self, timestamp: i64, ctx: &mut Context<'_>) -> Result<(), Error> {
+        let _ = (timestamp, ctx);
+        Ok(())
+    }
+
+    /// The state that isn't in tables, at a barrier. [`encode`](crate::encoding::encode) makes bytes of most things.
+    ///
+    /// # Errors
+    /// An error ends the attempt.
+    fn snapshot(&mut self) -> Result<Vec<u8>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Takes up what [`snapshot`](Self::snapshot) gave: that of one subtask, or after a change of parallelism of several.
+    ///
+    /// # Errors
+    /// An error ends the attempt.
+    fn restore(&mut self, states: &[Vec<u8>]) -> Result<(), Error> {
+        let _ = states;
+        Ok(())
+    }
+
+    /// The job is done, or stops. Nothing can be emitted any more.
+    ///
+    /// # Errors
+    /// An error is reported; the job is over all the same.
+    fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The tables and outputs of an operator, as [`Operator::new`] declares them.
+///
+/// ```
+/// use lockgate::prelude::*;
+///
+/// struct Fraud {
+///     spent: Value<u64>,
+///     places: Map<String, u32>,
+///     suspicious: Output,
+/// }
+///
+/// impl Operator for Fraud {
+///     fn new(declare: &mut Declaration) -> Fraud {
+///         Fraud {
+///             spent: declare.value("spent"),
+///             places: declare.map(TableName::new("places").version(2)),
+///             suspicious: declare.output("suspicious"),
+///         }
+///     }
+/// #   fn process(&mut self, _: Record<'_>, _: &mut Context<'_>) -> Result<(), Error> { Ok(()) }
+///     // ...
+/// }
+///
+/// let declared = Declaration::of::<Fraud>();
+/// assert_eq!(declared.outputs(), ["out", "suspicious"]);
+/// assert_eq!(declared.tables()[1].version, 2);
+/// ```
+pub struct Declaration {
+    outputs: Vec<&'static str>,
+    tables: Vec<Table>,
+    columns: Vec<Box<dyn Column>>,
+}
+
+/// A table that an operator declares: `table` of the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub name: &'static str,
+    pub kind: TableKind,
+    pub version: u32,
+}
+
+/// What a table holds for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    Value,
+    Map,
+    List,
+}
+
+/// The name by which a table is known across versions of an operator, and the version of its encoding (1 unless said).
+#[derive(Clone, Copy, Debug)]
+pub struct TableName {
+    name: &'static str,
+    version: u32,
+}
+
+impl TableName {
+    pub const fn new(name: &'static str) -> TableName {
+        TableName { name, version: 1 }
+    }
+
+    #[must_use]
+    pub const fn version(self, version: u32) -> TableName {
+        TableName { version, ..self }
+    }
+}
+
+impl From<&'static str> for TableName {
+    fn from(name: &'static str) -> TableName {
+        TableName::new(name)
+    }
+}
+
+/// An output to [emit](Context::emit_to) to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub(crate) port: u32,
+}
+
+impl Output {
+    /// The output that every operator has; its name is `out`.
+    pub const MAIN: Output = Output { port: 0 };
+}
+
+/// One bit of a word for each, and one for the cache.
+const TABLES_MAX: usize = 31;
+
+impl Declaration {
+    /// What an operator declares.
+    pub fn of<Op: Operator>() -> Declaration {
+        Declaration::with::<Op>().1
+    }
+
+    pub(crate) fn with<Op: Operator>() -> (Op, Declaration) {
+        let mut declaration = Declaration { outputs: vec!["out"], tables: Vec::new(), columns: Vec::new() };
+        let operator = Op::new(&mut declaration);
+        (operator, declaration)
+    }
+
+    /// Declares a table with one value for each key.
+    ///
+    /// # Panics
+    /// If there is a table of that name already, or there are 31 of them; so do `map` and `list`.
+    pub fn value<V: Data>(&mut self, name: impl Into<TableName>) -> Value<V> {
+        Value::new(self.table(name.into(), TableKind::Value, Box::new(ValueColumn::<V>::new())))
+    }
+
+    /// Declares a table with values by user key for each key.
+    pub fn map<K: Data, V: Data>(&mut self, name: impl Into<TableName>) -> Map<K, V> {
+        Map::new(self.table(name.into(), TableKind::Map, Box::new(MapColumn::<V>::new())))
+    }
+
+    /// Declares a table with a list for each key.
+    pub fn list<V: Data>(&mut self, name: impl Into<TableName>) -> List<V> {
+        List::new(self.table(name.into(), TableKind::List, Box::new(ListColumn::<V>::new())))
+    }
+
+    /// Declares an output beside the main one. In the job file it is `operator:name`.
+    ///
+    /// # Panics
+    /// If there is one of that name already.
+    pub fn output(&mut self, name: &'static str) -> Output {
+        assert!(!self.outputs.contains(&name), "two outputs have the name '{name}'");
+        self.outputs.push(name);
+        Output { port: self.outputs.len() as u32 - 1 }
+    }
+
+    /// The names of the outputs, the main one first.
+    pub fn outputs(&self) -> &[&'static str] {
+        &self.outputs
+    }
+
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    fn table(&mut self, name: TableName, kind: TableKind, column: Box<dyn Column>) -> u32 {
+        let TableName { name, version } = name;
+        assert!(self.tables.iter().all(|table| table.name != name), "two tables have the name '{name}'");
+        assert!(self.tables.len() < TABLES_MAX, "an operator has at most {TABLES_MAX} tables");
+        self.tables.push(Table { name, kind, version });
+        self.columns.push(column);
+        self.tables.len() as u32 - 1
+    }
+
+    pub(crate) fn into_columns(self) -> Vec<Box<dyn Column>> {
+        self.columns
+    }
+}

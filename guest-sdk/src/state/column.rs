@@ -1,0 +1,50 @@
+//! One table's cells, by slot, as the cache sees them whatever their type.
+
+use std::any::Any;
+
+use super::writes::Writes;
+use crate::error::Error;
+
+/// The cells of a table.
+///
+/// `heap_bytes` is the cache's count of memory behind cells (not of the cells themselves): every call keeps it right.
+pub(crate) trait Column: Any + Send {
+    /// Makes cells for all slots below `slots`.
+    fn grow(&mut self, slots: usize);
+    /// Bytes of a cell without what it points to.
+    fn cell_bytes(&self) -> usize;
+    /// Takes up the entry with the empty user key, as the host has it.
+    ///
+    /// # Errors
+    /// If it can't be decoded.
+    fn load(&mut self, slot: usize, value: Option<&[u8]>, heap_bytes: &mut usize) -> Result<(), Error>;
+    /// Writes what is dirty in a cell, which is clean afterwards. `key` is that of the slot.
+    ///
+    /// # Errors
+    /// If it can't be encoded.
+    fn write_dirty(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        writes: &mut Writes<'_>,
+        heap_bytes: &mut usize,
+    ) -> Result<(), Error>;
+    /// Drops a clean cell.
+    fn forget(&mut self, slot: usize, heap_bytes: &mut usize);
+    /// Keeps the cells of these slots only, in this order.
+    fn keep(&mut self, slots: &[u32]);
+    /// Measures again what grew unseen in these dirty cells.
+    fn measure(&mut self, slots: &[u32], heap_bytes: &mut usize);
+}
+
+impl dyn Column {
+    /// The column as what it is.
+    ///
+    /// # Panics
+    /// If a handle is used that this operator didn't declare.
+    #[inline]
+    pub(super) fn of<C: Column>(&mut self) -> &mut C {
+        let column: &mut dyn Any = self;
+        column.downcast_mut().expect("a table handle of this operator's own declaration")
+    }
+}

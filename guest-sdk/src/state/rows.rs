@@ -1,0 +1,33 @@
+//! The slots of the records of the current batch.
+
+/// A record without a key has no slot.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+/// Slots of a run of rows.
+#[derive(Default)]
+pub(super) struct RowSlots {
+    first: usize,
+    slots: Vec<u32>,
+}
+
+impl RowSlots {
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> Option<u32> {
+        self.slots.get(row.wrapping_sub(self.first)).copied()
+    }
+
+    /// Those of `row` and what follows.
+    pub(super) fn from(&self, row: usize) -> &[u32] {
+        self.slots.get(row.wrapping_sub(self.first)..).unwrap_or_default()
+    }
+
+    pub(super) fn set(&mut self, first: usize, slots: impl Iterator<Item = u32>) {
+        self.first = first;
+        self.slots.clear();
+        self.slots.extend(slots);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+    }
+}
