@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <store>/<job>/job.json                                        whose folder it is
-//! <store>/<job>/<slot>/lock                                     held while a run uses the slot
+//! <store>/<job>/lock                                            held while the job runs
 //! <store>/<job>/<slot>/attempts/<attempt, 20 digits>.json       claimed attempts
 //! <store>/<job>/<slot>/manifests/<epoch, 20 digits>.json        published checkpoints
 //! <store>/<job>/<slot>/files/<operator>/<subtask>/<attempt>-<name>

@@ -28,7 +28,7 @@ mod lock;
 mod manifest;
 mod retain;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod sealed;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Manifests for this room's tests.
+//! Manifests and stores for tests.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::connector::SplitState;
 use crate::id::{Attempt, Epoch, JobUid, KeyGroup, Name, SubtaskId};
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
-pub(super) fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
 /// A manifest that uses every field. The fixture of version 1 holds it: don't change it, add another.
-pub(super) fn manifest(epoch: Epoch) -> Manifest {
+pub(crate) fn manifest(epoch: Epoch) -> Manifest {
     let source = SubtaskSnapshot {
         splits: vec![
             SplitState {
@@ -63,14 +63,14 @@ pub(super) fn manifest(epoch: Epoch) -> Manifest {
 }
 
 /// A store of the job of [`manifest`] in a folder of its own, which goes with it.
-pub(super) async fn store() -> (tempfile::TempDir, CheckpointStore) {
+pub(crate) async fn store() -> (tempfile::TempDir, CheckpointStore) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = CheckpointStore::open(folder.path(), &name("word-count"), 0).await.expect("a store");
     (folder, store)
 }
 
 /// A checkpoint of one subtask that needs these files.
-pub(super) fn checkpoint(store: &CheckpointStore, epoch: u64, attempt: Attempt, deltas: &[&FileRef]) -> Manifest {
+pub(crate) fn checkpoint(store: &CheckpointStore, epoch: u64, attempt: Attempt, deltas: &[&FileRef]) -> Manifest {
     let keyed = KeyedSnapshot {
         key_groups: KeyGroupRange { first: KeyGroup(0), last: KeyGroup(127) },
         tables: Vec::new(),
@@ -87,6 +87,6 @@ pub(super) fn checkpoint(store: &CheckpointStore, epoch: u64, attempt: Attempt, 
     }
 }
 
-pub(super) fn subtask() -> SubtaskId {
+pub(crate) fn subtask() -> SubtaskId {
     SubtaskId { operator: name("count"), index: 0 }
 }

@@ -75,7 +75,7 @@ fn a_large_file_from_another_file_system_passes_in_bounded_memory() {
 
 #[tokio::test]
 async fn pass_a_large_file_for_another_test() {
-    const SIZE: usize = 50 << 20;
+    const SIZE: usize = 100 << 20;
     if !super::is_in_a_process_of_its_own() {
         return;
     }
@@ -94,7 +94,8 @@ async fn pass_a_large_file_for_another_test() {
 
     assert_eq!((file.size_bytes, std::fs::metadata(&source).expect("a file").nlink()), (SIZE as u64, 1));
     assert!(std::fs::read(&to).expect("its bytes") == vec![7; SIZE]);
-    assert!(grown < 25 << 10, "the peak grew by {grown} KiB");
+    // Parts of 8 MiB, some of which the allocator keeps for later; the file as a whole would be 100 MiB.
+    assert!(grown < 50 << 10, "the peak grew by {grown} KiB");
 }
 
 /// The process's resident memory now; its peak counts from here on.

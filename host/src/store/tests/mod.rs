@@ -1,6 +1,7 @@
 //! The store as the runtime uses it, on real folders.
 
 mod attempts;
+mod crash;
 mod files;
 mod full_disk;
 mod lock;
