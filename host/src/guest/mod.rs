@@ -1,4 +1,34 @@
 //! Operators as the host drives them, and the Wasm components that implement them.
+//!
+//! Invariant: nothing that a guest does, says or returns can end the host or reach past its limits.
+
+mod bindings;
+mod cache;
+mod compiled;
+mod descriptor;
+mod engine;
+mod error;
+mod examine;
+mod failure;
+mod imports;
+mod instance;
+mod limits;
+mod plugin;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use cache::default_cache_dir;
+pub use descriptor::{BadDescriptor, DECLARATIONS_MAX, Descriptor, Table, TableDeclaration, TableKind};
+pub use engine::Engine;
+pub use error::{Call, ErrorKind, Failure, GuestError, Misuse, OperatorError, Problem};
+pub use examine::Interface;
+pub use imports::Counters;
+pub use instance::{Instance, InstanceContext};
+pub use limits::Limits;
+pub use plugin::Plugin;
+pub use world::{WORLD, World};
 
 use crate::element::Batch;
 use crate::id::Epoch;
@@ -32,4 +62,14 @@ pub trait OperatorInstance: Send {
     fn close(&mut self) -> Result<(), OperatorError>;
     /// The keyed state of this subtask, if the operator declares any table.
     fn keyed_state(&mut self) -> Option<&mut KeyedState>;
+}
+
+/// Makes the instances of one operator. Implemented by [`Plugin`]; a benchmark may bring native operators.
+pub trait OperatorFactory: Send + Sync {
+    fn descriptor(&self) -> &Descriptor;
+    /// Makes an instance for one subtask and opens it.
+    ///
+    /// # Errors
+    /// If the operator refuses its configuration, traps or breaks a limit.
+    fn open(&self, context: InstanceContext) -> Result<Box<dyn OperatorInstance>, OperatorError>;
 }

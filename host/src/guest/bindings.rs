@@ -1,0 +1,19 @@
+//! The generated side of what an operator exports: `wit/operator.wit` is the source.
+//!
+//! The imports are written by hand (`imports/`), because they read lists where they lie in the guest's memory, which generated
+//! code would copy first. Invariant: types that carry records borrow, so that a batch is lowered without a copy of its own.
+
+wasmtime::component::bindgen!({
+    path: "../wit",
+    inline: "
+        package lockgate:host;
+        world exports {
+            export lockgate:operator/operator@0.1.0;
+        }
+    ",
+    world: "lockgate:host/exports",
+    ownership: Borrowing { duplicate_if_necessary: false },
+});
+
+pub(super) use exports::lockgate::operator::operator::Guest;
+pub(super) use lockgate::operator::types;

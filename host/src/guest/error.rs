@@ -1,0 +1,264 @@
+//! Why a component can't be used, and why a call of an operator failed.
+//!
+//! Invariant: every error names the operator or its file, and has a `help` that says what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::descriptor::BadDescriptor;
+use super::world::WORLD;
+use crate::element::Malformed;
+use crate::id::{Epoch, Name, SubtaskId};
+use crate::state::StateError;
+
+/// Why a component can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuestError {
+    #[error("cannot start the WebAssembly engine: {problem}")]
+    Engine { problem: String },
+    #[error("{}{} can't be used as an operator: {problem}", prefix(.operator), .path.display())]
+    Plugin {
+        /// Its name in the job, where it has one.
+        operator: Option<Name>,
+        path: PathBuf,
+        problem: Box<Problem>,
+    },
+}
+
+fn prefix(operator: &Option<Name>) -> String {
+    operator.as_ref().map(|name| format!("operator '{name}': ")).unwrap_or_default()
+}
+
+impl GuestError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            GuestError::Engine { .. } => "this machine must be x86-64 or arm64 and allow executable memory".to_owned(),
+            GuestError::Plugin { problem, .. } => problem.help(),
+        }
+    }
+}
+
+/// What is wrong with a component.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    #[error("cannot read it: {0}")]
+    Read(std::io::Error),
+    #[error("it is not a file")]
+    NotAFile,
+    #[error("it has {size_bytes} bytes; {limit_bytes} is the most")]
+    TooLarge { size_bytes: u64, limit_bytes: u64 },
+    #[error("it is empty")]
+    Empty,
+    #[error("it is not WebAssembly")]
+    NotWasm,
+    #[error("it is a WebAssembly module and not a component")]
+    CoreModule,
+    #[error("it is not a valid component (damaged or cut short?): {0}")]
+    Invalid(String),
+    #[error("it is a component but not an operator: it lacks {}; it exports {}", .missing.join(", "), listed(.exports))]
+    NotAnOperator { missing: Vec<String>, exports: Vec<String> },
+    #[error("it was built against version {built} of the operator world, and this host has {}", WORLD.version)]
+    WorldVersion { built: String },
+    #[error("it imports {}, which operators don't get", .imports.join(", "))]
+    Import { imports: Vec<String> },
+    #[error("it doesn't fit the operator world {version}: {0}", version = WORLD.version)]
+    Mismatch(String),
+    #[error("it can't be compiled: {0}")]
+    Compile(String),
+    #[error("what it says of itself makes no sense: {0}")]
+    Descriptor(#[from] BadDescriptor),
+    #[error("it fails when asked what it is: {0}")]
+    Describe(OperatorError),
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+impl Problem {
+    fn help(&self) -> String {
+        let rebuild = "build it again with `lockgate build`";
+        match self {
+            Problem::Read(_) | Problem::NotAFile => {
+                "check the path of `wasm`; `lockgate build` prints where it puts the component".to_owned()
+            }
+            Problem::TooLarge { .. } => "build it without debug information".to_owned(),
+            Problem::Empty | Problem::NotWasm | Problem::Invalid(_) => rebuild.to_owned(),
+            Problem::CoreModule => "`lockgate build` makes a component of an operator crate".to_owned(),
+            Problem::NotAnOperator { .. } => {
+                "an operator exports one struct with `lockgate::export!`; `lockgate new` shows a whole one".to_owned()
+            }
+            Problem::WorldVersion { .. } => {
+                format!(
+                    "rebuild it with version {} of the `lockgate` SDK, or run it with the host it was built for",
+                    WORLD.version
+                )
+            }
+            Problem::Import { .. } => {
+                "operators have no files, network, clocks or environment: build Rust for wasm32-unknown-unknown \
+                 (`lockgate build` does)"
+                    .to_owned()
+            }
+            Problem::Mismatch(_) => format!("{rebuild} and version {} of the `lockgate` SDK", WORLD.version),
+            Problem::Compile(_) => "this is the component's fault or a limit of the engine; see the cause".to_owned(),
+            Problem::Descriptor(_) => "change what the operator declares".to_owned(),
+            Problem::Describe(error) => error.help(),
+        }
+    }
+}
+
+/// A call of the host to an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Describe,
+    /// Instantiation, start functions included.
+    Instantiate,
+    Open,
+    Restore,
+    Process {
+        port: u32,
+        rows: u32,
+    },
+    Watermark {
+        timestamp: i64,
+    },
+    Snapshot {
+        epoch: Epoch,
+    },
+    Trim,
+    Close,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Call::Describe => f.write_str("describe"),
+            Call::Instantiate => f.write_str("its start function"),
+            Call::Open => f.write_str("open"),
+            Call::Restore => f.write_str("restore"),
+            Call::Process { port, rows } => write!(f, "process (input {port}, {rows} rows)"),
+            Call::Watermark { timestamp } => write!(f, "watermark ({timestamp})"),
+            Call::Snapshot { epoch } => write!(f, "snapshot (epoch {epoch})"),
+            Call::Trim => f.write_str("trim"),
+            Call::Close => f.write_str("close"),
+        }
+    }
+}
+
+/// Why a call of an operator failed. After it the instance is only dropped.
+#[derive(Debug, thiserror::Error)]
+#[error("operator '{subtask}' failed in {call}: {failure}")]
+pub struct OperatorError {
+    pub subtask: SubtaskId,
+    pub call: Call,
+    pub failure: Box<Failure>,
+}
+
+/// Whose fault an operator says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Trying the same again from the last checkpoint may work.
+    Transient,
+    /// One record can't be processed.
+    BadRecord,
+    /// Nothing will help but another component or configuration.
+    Fatal,
+}
+
+/// What happened in a failed call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The operator returned an error.
+    #[error("{}{}: {message}", said(*.kind), at(*.row))]
+    Refused { kind: ErrorKind, row: Option<u32>, message: String },
+    #[error("it ran longer than its limit of {limit:?} a call")]
+    Deadline { limit: Duration },
+    #[error("it wanted {wanted_bytes} bytes of memory, and its limit is {limit_bytes}")]
+    Memory { wanted_bytes: usize, limit_bytes: usize },
+    #[error("it put out more than its limit of {limit_bytes} bytes a call")]
+    Output { limit_bytes: usize },
+    #[error("it panicked: {message}")]
+    Panic { message: String },
+    #[error("it used up its stack (an endless recursion?)")]
+    Stack,
+    #[error("it trapped: {trap}")]
+    Trap { trap: String },
+    #[error("it {0}")]
+    Misuse(#[from] Misuse),
+    /// Its exports have other types than the world says. Found when it is loaded.
+    #[error("it doesn't fit the world: {problem}")]
+    Unfit { problem: String },
+    /// The keyed state refused or failed it.
+    #[error("{0}")]
+    State(#[source] StateError),
+}
+
+fn said(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Transient => "it reports a passing failure",
+        ErrorKind::BadRecord => "it can't process a record",
+        ErrorKind::Fatal => "it gives up",
+    }
+}
+
+fn at(row: Option<u32>) -> String {
+    row.map(|row| format!(" (row {row} of the batch)")).unwrap_or_default()
+}
+
+/// A guest called an import in a way that the world forbids.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    #[error("emitted to output {port}, and it has {outputs}")]
+    NoSuchOutput { port: u32, outputs: u32 },
+    #[error("emitted in a call that may not emit (only process and watermark may)")]
+    EmitForbidden,
+    #[error("emitted a malformed batch: {0}")]
+    MalformedBatch(Malformed),
+    #[error("used keyed state and declares no table")]
+    NoState,
+    #[error("called an import in describe")]
+    ImportInDescribe,
+}
+
+impl OperatorError {
+    pub fn new(subtask: SubtaskId, call: Call, failure: Failure) -> OperatorError {
+        OperatorError { subtask, call, failure: Box::new(failure) }
+    }
+
+    /// Whether trying again from the last checkpoint may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(*self.failure, Failure::Refused { kind: ErrorKind::Transient, .. })
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        let name = &self.subtask.operator;
+        match &*self.failure {
+            Failure::Refused { kind: ErrorKind::BadRecord, .. } => {
+                "nothing is lost: correct the input or let the operator skip such records, then run the job again"
+                    .to_owned()
+            }
+            Failure::Refused { .. } => "nothing is lost: remove the cause and run the job again".to_owned(),
+            Failure::Deadline { .. } => format!("if it needs the time, raise `call` in [operator.{name}.limits]"),
+            Failure::Memory { .. } => format!("if it needs the memory, raise `memory` in [operator.{name}.limits]"),
+            Failure::Output { .. } => format!("if it is right, raise `output` in [operator.{name}.limits]"),
+            Failure::Panic { .. }
+            | Failure::Stack
+            | Failure::Trap { .. }
+            | Failure::Misuse(_)
+            | Failure::Unfit { .. } => {
+                "this is the operator's fault; nothing is lost: correct it and run the job again".to_owned()
+            }
+            Failure::State(error) if error.is_guest_fault() => {
+                "this is the operator's fault; nothing is lost: correct it and run the job again".to_owned()
+            }
+            Failure::State(_) => "nothing is lost: remove the cause and run the job again".to_owned(),
+        }
+    }
+}
