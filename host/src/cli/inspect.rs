@@ -1,0 +1,101 @@
+//! `lockgate inspect`: what a component is.
+//!
+//! Invariant: what it prints as JSON has the same facts as the text.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::cli::CliError;
+use crate::guest::{Descriptor, Engine, GuestError, Plugin, WORLD, default_cache_dir};
+
+/// Shows what an operator component is, imports and exports; refuses what isn't one.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The component
+    pub file: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// # Errors
+/// If the file isn't an operator of this host's world.
+pub fn run(args: &Args) -> Result<(), CliError> {
+    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
+    let plugin = engine.inspect(&args.file).map_err(|error| refused(&error))?;
+    let title = args.file.display().to_string();
+    print(&Report::new(&args.file, &plugin), args.json, &title)
+}
+
+/// The error of a verb that needs the component.
+pub(super) fn refused(error: &GuestError) -> CliError {
+    CliError::unusable(error.to_string()).help(error.help())
+}
+
+/// All that is known of a component without running a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub file: PathBuf,
+    pub size_bytes: u64,
+    pub sha256: String,
+    pub world: String,
+    #[serde(flatten)]
+    pub operator: Descriptor,
+    pub imports: Vec<String>,
+    pub exports: Vec<String>,
+}
+
+impl Report {
+    pub fn new(file: &Path, plugin: &Plugin) -> Report {
+        let interface = plugin.interface();
+        Report {
+            file: file.to_owned(),
+            size_bytes: plugin.size_bytes(),
+            sha256: plugin.hash().to_owned(),
+            world: format!("{}@{}", WORLD.package, interface.world_version().unwrap_or(WORLD.version)),
+            operator: plugin.descriptor().clone(),
+            imports: interface.imports.clone(),
+            exports: interface.exports.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, values: &[String]| {
+            let first = values.first().map_or("none", String::as_str);
+            writeln!(f, "  {what:<9}{first}")?;
+            values.iter().skip(1).try_for_each(|value| writeln!(f, "  {:<9}{value}", ""))
+        };
+        let operator = &self.operator;
+        line(f, "operator", &[format!("{} {}", operator.name, operator.version)])?;
+        line(f, "world", std::slice::from_ref(&self.world))?;
+        line(f, "size", &[format!("{} bytes ({:.1} KiB)", self.size_bytes, self.size_bytes as f64 / 1024.0)])?;
+        line(f, "sha256", std::slice::from_ref(&self.sha256))?;
+        line(f, "outputs", &operator.outputs.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let table = |table: &crate::guest::Table| {
+            format!("{} ({}, version {})", table.name, table.kind.as_str(), table.version)
+        };
+        line(f, "tables", &operator.tables.iter().map(table).collect::<Vec<_>>())?;
+        line(f, "imports", &self.imports)?;
+        line(f, "exports", &self.exports)
+    }
+}
+
+/// Prints a report to standard output.
+///
+/// # Errors
+/// If standard output is closed.
+pub(super) fn print(report: &Report, json: bool, title: &str) -> Result<(), CliError> {
+    let text = if json {
+        let text =
+            serde_json::to_string_pretty(report).map_err(|error| CliError::failed("cannot print").caused_by(&error))?;
+        format!("{text}\n")
+    } else {
+        format!("{title}\n{report}")
+    };
+    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())
+        .map_err(|error| CliError::failed("cannot write to standard output").caused_by(&error))
+}

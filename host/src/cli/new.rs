@@ -1,0 +1,170 @@
+//! `lockgate new`: a crate with an operator that builds and whose test passes.
+//!
+//! Invariant: nothing that was there before is changed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::cli::CliError;
+
+/// The files of a new crate. In the manifest two names are replaced; the SDK's tests compile the rest as it is.
+const TEMPLATE: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml")),
+    ("src/lib.rs", include_str!("template/src/lib.rs")),
+    (".gitignore", "/target\n*.wasm\n"),
+];
+const NAME_HOLE: &str = "OPERATOR_NAME";
+/// With its quotes, because a path may need more than quotes around it.
+const SDK_HOLE: &str = "\"LOCKGATE_SDK\"";
+
+/// Where the SDK was when this binary was built; it isn't on crates.io.
+const SDK_AT_BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
+
+/// Makes a new operator crate.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The crate's name: letters, digits, '-' and '_', starting with a letter
+    pub name: String,
+    /// The folder to make [default: the name]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// The folder of the `lockgate` SDK [default: the one beside this program's source]
+    #[arg(long, value_name = "DIR")]
+    pub sdk: Option<PathBuf>,
+}
+
+/// # Errors
+/// If the name can't be that of a crate, the folder is in use, or there is no SDK.
+pub fn run(args: &Args) -> Result<(), CliError> {
+    check_name(&args.name)?;
+    let dir = args.path.clone().unwrap_or_else(|| PathBuf::from(&args.name));
+    let sdk = find_sdk(args.sdk.as_deref(), Path::new(SDK_AT_BUILD))?;
+    create(&dir, &args.name, &sdk)?;
+    println!("made {}", dir.display());
+    println!("  test it    cd {0} && cargo test", dir.display());
+    println!("  build it   lockgate build {}", dir.display());
+    Ok(())
+}
+
+/// Cargo's rules for names, and those of Rust, where the name becomes that of a library.
+fn check_name(name: &str) -> Result<(), CliError> {
+    const TAKEN: [&str; 12] = [
+        "lockgate",
+        "core",
+        "std",
+        "alloc",
+        "proc_macro",
+        "test",
+        "build",
+        "deps",
+        "examples",
+        "incremental",
+        "con",
+        "nul",
+    ];
+    const KEYWORDS: [&str; 51] = [
+        "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
+        "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",
+        "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super",
+        "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+    ];
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let well_formed =
+        name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(allowed);
+    let library = name.replace('-', "_").to_ascii_lowercase();
+    if well_formed && !TAKEN.contains(&library.as_str()) && !KEYWORDS.contains(&library.as_str()) {
+        return Ok(());
+    }
+    let reason =
+        if well_formed { "it has a meaning of its own in Rust or cargo" } else { "it isn't a name for a crate" };
+    Err(CliError::unusable(format!("cannot name a crate '{}': {reason}", name.escape_debug()))
+        .help("take up to 64 letters, digits, '-' and '_', starting with a letter: lockgate new word-split"))
+}
+
+/// The SDK's folder, absolute.
+fn find_sdk(chosen: Option<&Path>, at_build: &Path) -> Result<PathBuf, CliError> {
+    let sdk = chosen.unwrap_or(at_build);
+    let found = sdk.canonicalize().ok().filter(|sdk| sdk.join("Cargo.toml").is_file());
+    found.ok_or_else(|| {
+        let error = CliError::unusable(format!("there is no `lockgate` SDK in {}", sdk.display()));
+        let folder = "the folder `guest-sdk` of Lockgate's repository";
+        match chosen {
+            Some(_) => error.help(format!("name {folder}")),
+            None => error.help(format!("name {folder}: lockgate new --sdk DIR NAME")),
+        }
+    })
+}
+
+fn create(dir: &Path, name: &str, sdk: &Path) -> Result<(), CliError> {
+    let failed = |path: &Path, error: std::io::Error| {
+        CliError::failed(format!("cannot write {}", path.display()))
+            .caused_by(&error)
+            .help("check the folder's permissions and the space on the disk")
+    };
+    let is_empty = match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(failed(dir, error)),
+    };
+    if !is_empty {
+        return Err(CliError::unusable(format!("{} exists and isn't empty", dir.display()))
+            .help("take another name, or another folder with --path"));
+    }
+    // A path with a quote or a backslash would break the manifest otherwise.
+    let sdk = toml::Value::from(sdk.to_string_lossy().into_owned()).to_string();
+    for (file, template) in TEMPLATE {
+        let path = dir.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(dir)).map_err(|error| failed(&path, error))?;
+        fs::write(&path, template.replace(NAME_HOLE, name).replace(SDK_HOLE, &sdk))
+            .map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cargo_or_rust_refuse_are_refused() {
+        for name in ["word-split", "a", "w2_x", "Caps"] {
+            check_name(name).expect(name);
+        }
+        let long = "a".repeat(65);
+        for name in ["", "2nd", "-x", "_x", "a b", "a/b", "..", "é", "fn", "Self", "test", "core", "lockgate", &long] {
+            let error = check_name(name).expect_err(name).to_string();
+            assert!(error.contains("help: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_in_use_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("mine"), "").expect("written");
+        let error = create(folder.path(), "op", Path::new("/sdk")).expect_err("in use").to_string();
+        assert!(error.contains("isn't empty"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn a_missing_sdk_is_told_with_the_option() {
+        let error = find_sdk(None, Path::new("/nowhere/sdk")).expect_err("none").to_string();
+        assert!(error.contains("/nowhere/sdk") && error.contains("--sdk"), "{error}");
+    }
+
+    #[test]
+    fn a_new_crate_has_no_hole_left_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("word-split");
+        create(&dir, "word-split", Path::new("/a \"quoted\" sdk")).expect("made");
+        for (file, _) in TEMPLATE {
+            let text = fs::read_to_string(dir.join(file)).expect("written");
+            assert!(!text.contains("OPERATOR_NAME") && !text.contains("LOCKGATE_SDK"), "{file}: {text}");
+        }
+        let manifest = fs::read_to_string(dir.join("Cargo.toml")).expect("written");
+        let manifest: toml::Table = manifest.parse().expect("TOML");
+        assert_eq!(manifest["dependencies"]["lockgate"]["path"].as_str(), Some("/a \"quoted\" sdk"));
+        assert_eq!(manifest["package"]["name"].as_str(), Some("word-split"));
+    }
+}
