@@ -1,9 +1,13 @@
 //! Where a new attempt starts, decided from what was found in the checkpoint store.
 //!
-//! What the caller does with the answer, in this order: claim [`next_attempt`]; for `Resume`, commit the manifest's
-//! committables again, since the attempt before may have died between its publish and its commit; let every sink discard
-//! its leftovers; restore the state into a new folder; hand the sources their positions. Each step may be repeated after a
-//! crash.
+//! What the caller does with the answer, in this order:
+//! 1. claims [`next_attempt`];
+//! 2. for `Resume`, commits the manifest's committables again, since the attempt before may have died between its publish
+//!    and its commit;
+//! 3. for `Fresh` too, lets every sink discard its leftovers: only now, since before they may have been those committables;
+//! 4. for `Resume`, restores the state into a new folder and hands the sources their positions.
+//!
+//! Each step may be repeated after a crash.
 //!
 //! Invariant: an attempt starts from the newest manifest or not at all. An older one never will do: the output of the
 //! newest may already be visible.

@@ -40,7 +40,11 @@ enum Answer {
 
 impl World {
     fn answers(&self) -> Vec<Answer> {
-        let mut answers = vec![Answer::Tick, Answer::TaskFails];
+        let mut answers = vec![Answer::TaskFails];
+        // While a checkpoint is in flight a tick says nothing; to see that once is enough.
+        if !self.in_flight() || self.owing.len() == 1 {
+            answers.push(Answer::Tick);
+        }
         for &task in &self.owing {
             answers.extend([Answer::Ack(task, true), Answer::Ack(task, false), Answer::SnapshotFails(task)]);
         }
@@ -182,7 +186,7 @@ fn explore(coordinator: &Coordinator<&'static str>, world: &World, steps_left: u
             world.perform(action);
         }
         assert_eq!(coordinator.next_deadline().is_none(), world.over);
-        // What comes after the end does nothing, whatever it is: two more steps show it.
+        // What comes after the end does nothing, whatever it is: one more step shows it.
         let left = if world.over { steps_left.min(2) } else { steps_left };
         explore(&coordinator, &world, left - 1, ends);
     }
@@ -191,6 +195,6 @@ fn explore(coordinator: &Coordinator<&'static str>, world: &World, steps_left: u
 #[test]
 fn whatever_the_order_of_answers_the_rules_hold() {
     let mut ends = BTreeMap::new();
-    explore(&coordinator(Some(5)), &World::default(), 8, &mut ends);
+    explore(&coordinator(Some(5)), &World::default(), 10, &mut ends);
     assert!(ends.values().all(|&paths| paths > 1_000), "{ends:?}");
 }
