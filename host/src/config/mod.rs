@@ -1,3 +1,20 @@
-//! The job file.
+//! The job file: from TOML to typed options.
+//!
+//! Invariant: parsed once and handed down; a key that nobody knows is refused, and every default stands in `default.toml`.
+
+mod assemble;
+mod error;
+mod inputs;
+mod job_file;
+mod problem;
+mod raw;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod typed;
 
 pub use crate::units;
+pub use error::{ConfigError, Place, TableName};
+pub use job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
+pub use raw::Guarantee;

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::graph::chain::chains;
 use crate::graph::check::{check, check_shape};
 use crate::graph::{Graph, GraphError, OperatorFacts, Warning};
@@ -53,7 +55,8 @@ pub struct Node {
 }
 
 /// How records are dealt to the subtasks of the reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Exchange {
     /// Subtask i to subtask i.
     Forward,

@@ -1,0 +1,194 @@
+//! From the tree of a document to a [`JobFile`]: defaults filled in, tables read, paths resolved.
+//!
+//! Invariant: every key of the document is read by somebody or refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::config::inputs::Inputs;
+use crate::config::job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
+use crate::config::problem::Problem;
+use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
+use crate::config::reader::read;
+use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
+use crate::config::typed::{Parts, read_own};
+use crate::connector::{SinkOptions, SourceOptions};
+use crate::graph::InputRef;
+use crate::guest::Limits;
+use crate::id::Name;
+use crate::protocol::MaxParallelism;
+
+const ROOT_KEYS: [&str; 5] = ["job", "checkpoint", "source", "operator", "sink"];
+const SOURCE_TYPES: [&str; 3] = ["file", "generator", "nexmark"];
+const SINK_TYPES: [&str; 2] = ["file", "null"];
+
+fn defaults() -> Table {
+    parse(include_str!("default.toml")).expect("the defaults are TOML")
+}
+
+pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
+    let mut root = parse(text)?;
+    if let Some((key, node)) = root.iter().find(|(key, _)| !ROOT_KEYS.contains(&key.as_str())) {
+        return Err(Problem::unknown_key(key, &ROOT_KEYS).at(node.key_span.clone()));
+    }
+    let mut defaults = defaults();
+    let base = path.parent().unwrap_or(Path::new(""));
+
+    let job = read_section::<RawJob>(&mut root, &mut defaults, "job")?;
+    let checkpoint = read_section::<RawCheckpoint>(&mut root, &mut defaults, "checkpoint")?;
+    let state_dir = job.state_dir.unwrap_or_else(|| format!("{}.state", job.name).into());
+    let store = checkpoint.store.map_or_else(|| base.join(&state_dir).join("checkpoints"), |store| base.join(store));
+    let shared = Shared { base, parallelism: job.parallelism };
+    let max_parallelism = MaxParallelism::new(job.max_parallelism).expect("its range was checked");
+
+    let source_defaults = take_table(&mut defaults, "source");
+    let operator_defaults = take_table(&mut defaults, "operator");
+    let sink_defaults = take_table(&mut defaults, "sink");
+    Ok(JobFile {
+        path: path.to_owned(),
+        job: job.name,
+        guarantee: job.guarantee,
+        parallelism: job.parallelism,
+        max_parallelism,
+        state_dir: base.join(state_dir),
+        checkpoint: CheckpointConfig {
+            interval: checkpoint.interval,
+            min_pause: checkpoint.min_pause,
+            timeout: checkpoint.timeout,
+            retain: checkpoint.retain,
+            store,
+        },
+        sources: each(&mut root, "source", |node| shared.source(node, &source_defaults))?,
+        operators: each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?,
+        sinks: each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?,
+    })
+}
+
+/// One of the two tables that every job has, with its defaults.
+fn read_section<T: for<'de> Deserialize<'de>>(root: &mut Table, defaults: &mut Table, key: &str) -> Result<T, Problem> {
+    let default = defaults.remove(key).expect("every section has defaults");
+    let mut node = root.remove(key).unwrap_or_else(|| Node::without_place(Value::Table(Table::new())));
+    if let (Value::Table(table), Value::Table(defaults)) = (&mut node.value, &default.value) {
+        fill(table, defaults);
+    }
+    read(&node).map_err(|problem| problem.inside(key))
+}
+
+fn take_table(table: &mut Table, key: &str) -> Table {
+    match table.remove(key).map(|node| node.value) {
+        Some(Value::Table(table)) => table,
+        _ => Table::new(),
+    }
+}
+
+/// Reads every `[section.NAME]`.
+fn each<T>(
+    root: &mut Table,
+    section: &str,
+    read: impl Fn(Node) -> Result<T, Problem>,
+) -> Result<BTreeMap<Name, T>, Problem> {
+    let Some(node) = root.remove(section) else { return Ok(BTreeMap::new()) };
+    let is_no_table =
+        |found: &'static str| Problem::wrong_type(found, format!("a table with a name: [{section}.NAME]"));
+    let entries = match node.value {
+        Value::Table(entries) => entries,
+        other => return Err(is_no_table(other.kind()).at(node.span).inside(section)),
+    };
+    let read_one = |(key, node): (String, Node)| -> Result<(Name, T), Problem> {
+        let span = node.span.clone();
+        let name = Name::new(&key).map_err(|bad| Problem::invalid(bad.to_string()).at(node.key_span.clone()))?;
+        match &node.value {
+            Value::Table(_) => read(node).map(|value| (name, value)),
+            other => Err(is_no_table(other.kind())),
+        }
+        .map_err(|problem| problem.at(span).inside(&key))
+    };
+    let read_all = entries.into_iter().map(read_one).collect::<Result<_, _>>();
+    read_all.map_err(|problem| problem.inside(section))
+}
+
+/// What the tables of sources, operators and sinks need to know of the job.
+struct Shared<'a> {
+    base: &'a Path,
+    parallelism: u32,
+}
+
+impl Shared<'_> {
+    fn source(&self, node: Node, defaults: &Table) -> Result<SourceConfig, Problem> {
+        let parts = Parts::of(node, &SOURCE_KEYS, defaults);
+        let own = &parts.own;
+        let mut options = match parts.kind.require(&SOURCE_TYPES)? {
+            "file" => SourceOptions::File(read_own(own, &SOURCE_KEYS)?),
+            "generator" => SourceOptions::Generator(read_own(own, &SOURCE_KEYS)?),
+            "nexmark" => SourceOptions::Nexmark(read_own(own, &SOURCE_KEYS)?),
+            other => return Err(parts.kind.unknown(other, &SOURCE_TYPES)),
+        };
+        options.validate().map_err(|bad| parts.bad_option(bad))?;
+        options.resolve(self.base);
+        let common = read::<RawSource>(&parts.common)?;
+        Ok(SourceConfig { options, parallelism: common.parallelism.unwrap_or(self.parallelism) })
+    }
+
+    fn sink(&self, node: Node, defaults: &Table) -> Result<SinkConfig, Problem> {
+        let parts = Parts::of(node, &SINK_KEYS, defaults);
+        let own = &parts.own;
+        let mut options = match parts.kind.require(&SINK_TYPES)? {
+            "file" => SinkOptions::File(read_own(own, &SINK_KEYS)?),
+            "null" => SinkOptions::Null(read_own(own, &SINK_KEYS)?),
+            other => return Err(parts.kind.unknown(other, &SINK_TYPES)),
+        };
+        options.validate().map_err(|bad| parts.bad_option(bad))?;
+        options.resolve(self.base);
+        let common = read::<RawSink>(&parts.common)?;
+        let inputs = inputs(common.input, common.inputs)?;
+        Ok(SinkConfig { options, inputs, parallelism: common.parallelism.unwrap_or(self.parallelism) })
+    }
+
+    fn operator(&self, mut node: Node, defaults: &Table) -> Result<OperatorConfig, Problem> {
+        let mut config_json = "{}".to_owned();
+        if let Value::Table(table) = &mut node.value {
+            if let Some(config) = table.remove("config") {
+                config_json = config_as_json(&config).map_err(|problem| problem.inside("config"))?;
+            }
+            fill(table, defaults);
+        }
+        let raw = read::<RawOperator>(&node)?;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Ok(OperatorConfig {
+            wasm: self.base.join(raw.wasm),
+            inputs: inputs(raw.input, raw.inputs)?,
+            parallelism: raw.parallelism.unwrap_or(self.parallelism),
+            exchange: raw.exchange,
+            config_json,
+            limits: Limits {
+                memory_bytes_max: bytes(raw.limits.memory),
+                call_timeout: raw.limits.call,
+                output_bytes_max: bytes(raw.limits.output),
+            },
+        })
+    }
+}
+
+fn inputs(input: Option<Inputs>, inputs: Option<Inputs>) -> Result<Vec<InputRef>, Problem> {
+    match (input, inputs) {
+        (Some(_), Some(_)) => {
+            Err(Problem::invalid("input and inputs are two ways to say the same: take one of them".to_owned()))
+        }
+        (Some(input), None) if input.is_list => {
+            Err(Problem::invalid("it holds one name; a list is written inputs = [...]".to_owned()).inside("input"))
+        }
+        (Some(inputs), None) | (None, Some(inputs)) => Ok(inputs.refs),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+fn config_as_json(config: &Node) -> Result<String, Problem> {
+    let mut json = String::new();
+    match &config.value {
+        Value::Table(_) => write_json(config, &mut json)?,
+        other => return Err(Problem::wrong_type(other.kind(), "a table").at(config.span.clone())),
+    }
+    Ok(json)
+}

@@ -1,0 +1,144 @@
+//! The job file as typed options, paths and defaults resolved.
+//!
+//! Invariant: a [`JobFile`] has every value in its range, and its paths are relative to where the process stands, not to the job
+//! file. Whether its parts fit together is for [`Plan`](crate::graph::Plan) to say.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::assemble::assemble;
+use crate::config::error::ConfigError;
+use crate::config::raw::Guarantee;
+use crate::connector::{SinkOptions, SourceOptions};
+use crate::graph::{Exchange, Graph, InputRef, OperatorSpec, SinkCommit, SinkSpec, SourceSpec};
+use crate::guest::Limits;
+use crate::id::Name;
+use crate::protocol::MaxParallelism;
+
+/// Longer files are no job files.
+const JOB_FILE_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Clone, Debug)]
+pub struct JobFile {
+    /// As it was given.
+    pub path: PathBuf,
+    pub job: Name,
+    pub guarantee: Guarantee,
+    /// Of what doesn't set its own.
+    pub parallelism: u32,
+    pub max_parallelism: MaxParallelism,
+    /// Holds the lock, the live state and, unless it is elsewhere, the store.
+    pub state_dir: PathBuf,
+    pub checkpoint: CheckpointConfig,
+    pub sources: BTreeMap<Name, SourceConfig>,
+    pub operators: BTreeMap<Name, OperatorConfig>,
+    pub sinks: BTreeMap<Name, SinkConfig>,
+}
+
+#[derive(Clone, Debug)]
+pub struct CheckpointConfig {
+    pub interval: Duration,
+    pub min_pause: Duration,
+    pub timeout: Duration,
+    /// At least 1.
+    pub retain: u32,
+    pub store: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    pub options: SourceOptions,
+    pub parallelism: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct OperatorConfig {
+    pub wasm: PathBuf,
+    pub inputs: Vec<InputRef>,
+    pub parallelism: u32,
+    /// `None`: the plan decides.
+    pub exchange: Option<Exchange>,
+    /// Its `config` table as a JSON object.
+    pub config_json: String,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Debug)]
+pub struct SinkConfig {
+    pub options: SinkOptions,
+    pub inputs: Vec<InputRef>,
+    pub parallelism: u32,
+}
+
+impl JobFile {
+    /// Reads and checks a job file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn load(path: &Path) -> Result<JobFile, ConfigError> {
+        let text = read_text(path)?;
+        JobFile::parse(path, &text)
+    }
+
+    /// Checks the text of a job file that stands at `path`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(path: &Path, text: &str) -> Result<JobFile, ConfigError> {
+        assemble(path, text).map_err(|problem| ConfigError::new(path, text, problem))
+    }
+
+    /// The shape of the job.
+    pub fn graph(&self) -> Graph {
+        let sources = self.sources.iter().map(|(name, source)| SourceSpec {
+            name: name.clone(),
+            parallelism: source.parallelism,
+            replayable: is_replayable(&source.options),
+        });
+        let operators = self.operators.iter().map(|(name, operator)| OperatorSpec {
+            name: name.clone(),
+            parallelism: operator.parallelism,
+            inputs: operator.inputs.clone(),
+            exchange: operator.exchange,
+        });
+        let sinks = self.sinks.iter().map(|(name, sink)| SinkSpec {
+            name: name.clone(),
+            parallelism: sink.parallelism,
+            inputs: sink.inputs.clone(),
+            commit: sink_commit(&sink.options),
+        });
+        let (sources, operators, sinks) = (sources.collect(), operators.collect(), sinks.collect());
+        Graph { max_parallelism: self.max_parallelism, sources, operators, sinks }
+    }
+}
+
+/// Whether a source gives the same records again from a remembered position.
+fn is_replayable(options: &SourceOptions) -> bool {
+    match options {
+        SourceOptions::File(_) | SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => true,
+    }
+}
+
+fn sink_commit(options: &SinkOptions) -> SinkCommit {
+    match options {
+        SinkOptions::File(_) => SinkCommit::TwoPhase,
+        SinkOptions::Null(_) => SinkCommit::Discarded,
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(ConfigError::NotAFile { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    file.take(JOB_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > JOB_FILE_BYTES_MAX {
+        return Err(ConfigError::TooLarge { path: path.to_owned(), limit_bytes: JOB_FILE_BYTES_MAX });
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| ConfigError::NotUtf8 { path: path.to_owned(), byte: error.utf8_error().valid_up_to() })
+}
