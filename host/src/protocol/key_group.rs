@@ -32,7 +32,16 @@ impl MaxParallelism {
     /// The key group of a key: XXH3-64 (seed 0) of its bytes, modulo the number of key groups.
     #[inline]
     pub fn key_group(self, key: &[u8]) -> KeyGroup {
-        KeyGroup((xxh3_64(key) % u64::from(self.0)) as u16)
+        self.key_group_of_hash(xxh3_64(key))
+    }
+
+    /// The key group of a key whose XXH3-64 (seed 0) is known.
+    #[inline]
+    pub fn key_group_of_hash(self, hash: u64) -> KeyGroup {
+        let groups = u64::from(self.0);
+        // The same number either way; a division costs as much as all the rest.
+        let group = if groups.is_power_of_two() { hash & (groups - 1) } else { hash % groups };
+        KeyGroup(group as u16)
     }
 
     /// The subtask that owns a key group: `floor(key_group * parallelism / max_parallelism)`, as in Flink.
