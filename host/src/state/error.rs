@@ -1,0 +1,125 @@
+//! What can go wrong with keyed state, and whose fault it is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::element::Malformed;
+use crate::id::{KeyGroup, SubtaskId};
+
+/// An error of the one who moves files between this room and the checkpoint store.
+pub type TransferError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a call on keyed state failed. After one, the call's writes are to be discarded; after one that isn't the guest's
+/// fault the attempt is over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    #[error("{subtask}: there is no table {table}; the operator declares {tables}")]
+    NoSuchTable { subtask: SubtaskId, table: u32, tables: usize },
+    #[error("{subtask}: the operator handed over malformed {what}: {source}")]
+    Malformed { subtask: SubtaskId, what: &'static str, source: Malformed },
+    #[error("{subtask}: the operator handed over a bitmap of {bytes} bytes for {rows} rows, which need {}", .rows.div_ceil(8))]
+    Bitmap { subtask: SubtaskId, rows: usize, bytes: usize },
+    #[error(
+        "{subtask}: the operator touched a key of key group {}, but this subtask owns only {first} to {last}; \
+         an operator may only touch the keys of the records it is given", .group.0
+    )]
+    ForeignKey { subtask: SubtaskId, group: KeyGroup, first: u16, last: u16 },
+    #[error("{subtask}: a {what} of {bytes} bytes is longer than the {bytes_max} that keyed state takes")]
+    TooLong { subtask: SubtaskId, what: &'static str, bytes: usize, bytes_max: usize },
+    #[error(
+        "{subtask}: one call of the operator wrote {bytes} bytes of keyed state, and only {bytes_max} fit into memory; \
+         let it write in smaller parts or raise the operator's state memory"
+    )]
+    StagedTooMuch { subtask: SubtaskId, bytes: usize, bytes_max: usize },
+    #[error(
+        "{subtask}: the operator asked for more than {bytes_max} bytes of values in one call; let it ask for fewer keys"
+    )]
+    ReadTooMuch { subtask: SubtaskId, bytes_max: usize },
+
+    #[error("{subtask}: the operator declares the table '{table}' twice")]
+    TableTwice { subtask: SubtaskId, table: String },
+    #[error("{subtask}: the operator and its snapshot have {tables} tables, more than {tables_max}")]
+    TooManyTables { subtask: SubtaskId, tables: usize, tables_max: usize },
+    #[error(
+        "{subtask}: the checkpoint holds version {snapshot} of the table '{table}', and this operator reads version {operator}; \
+         run the operator that wrote it, or start the job on a new checkpoint store"
+    )]
+    TableVersion { subtask: SubtaskId, table: String, snapshot: u32, operator: u32 },
+    #[error(
+        "{subtask}: the snapshots of this operator's subtasks disagree about its tables; the checkpoint is corrupt"
+    )]
+    TablesDiffer { subtask: SubtaskId },
+    #[error(
+        "{subtask}: the snapshots don't hold each of the key groups {first} to {last} exactly once; the checkpoint is \
+         corrupt, or the job's max_parallelism was changed"
+    )]
+    KeyGroups { subtask: SubtaskId, first: u16, last: u16 },
+    #[error(
+        "{subtask}: the checkpoint names a state file '{name}', which is no name of such a file; the checkpoint is corrupt"
+    )]
+    FileName { subtask: SubtaskId, name: String },
+    #[error("{subtask}: the snapshot file {path} is corrupt: {problem}")]
+    Corrupt { subtask: SubtaskId, path: String, problem: Corruption },
+    #[error("{subtask}: cannot fetch {path} from the checkpoint store")]
+    Fetch { subtask: SubtaskId, path: String, source: TransferError },
+    #[error("{subtask}: cannot bring {name} to the checkpoint store")]
+    Upload { subtask: SubtaskId, name: String, source: TransferError },
+
+    #[error("{subtask}: the folder {path} for live state isn't empty; each attempt needs a new one")]
+    WorkDirUsed { subtask: SubtaskId, path: PathBuf },
+    #[error("{subtask}: cannot {action} {path}: {source}")]
+    File { subtask: SubtaskId, action: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{subtask}: RocksDB cannot {action} in {path}: {source}")]
+    Rocks { subtask: SubtaskId, action: &'static str, path: PathBuf, source: rocksdb::Error },
+    #[error("{subtask}: state could not be moved from memory to disk")]
+    Background { subtask: SubtaskId, source: Arc<StateError> },
+    #[error("{subtask}: the thread that moves state to disk has ended before its work was done")]
+    Stopped { subtask: SubtaskId },
+}
+
+impl StateError {
+    /// Whether the operator's code caused it, and not the host, the disk or the checkpoint.
+    pub fn is_guest_fault(&self) -> bool {
+        match self {
+            StateError::NoSuchTable { .. }
+            | StateError::Malformed { .. }
+            | StateError::Bitmap { .. }
+            | StateError::ForeignKey { .. }
+            | StateError::TooLong { .. }
+            | StateError::StagedTooMuch { .. }
+            | StateError::ReadTooMuch { .. }
+            | StateError::TableTwice { .. } => true,
+            StateError::TooManyTables { .. }
+            | StateError::TableVersion { .. }
+            | StateError::TablesDiffer { .. }
+            | StateError::KeyGroups { .. }
+            | StateError::FileName { .. }
+            | StateError::Corrupt { .. }
+            | StateError::Fetch { .. }
+            | StateError::Upload { .. }
+            | StateError::WorkDirUsed { .. }
+            | StateError::File { .. }
+            | StateError::Rocks { .. }
+            | StateError::Background { .. }
+            | StateError::Stopped { .. } => false,
+        }
+    }
+}
+
+/// What is wrong with the content of a snapshot file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Corruption {
+    #[error("it doesn't begin like a delta file")]
+    Magic,
+    #[error("it has layout version {0}, which this host doesn't know")]
+    Version(u32),
+    #[error("it has {bytes} bytes instead of {expected}")]
+    Length { bytes: u64, expected: u64 },
+    #[error("its checksum doesn't match")]
+    Checksum,
+    #[error("entry {0} is malformed")]
+    Entry(u64),
+    #[error("it holds an entry of key group {0} or a table that don't belong to this snapshot")]
+    Foreign(u16),
+}
