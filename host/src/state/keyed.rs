@@ -1,0 +1,263 @@
+//! The keyed state of one subtask: segments in memory over a database.
+//!
+//! Invariant: what a call reads is the newest that was written before, staged writes included: the current segment, then the
+//! sealed ones from the newest to the oldest, then RocksDB. Memory stays within `memory_bytes_max` whatever is written: a
+//! segment that grows too large is sealed in the middle of an epoch, and who writes faster than the disk waits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::base::KnownFiles;
+use super::chain::Chain;
+use super::entry::{self, KeyRef};
+use super::error::StateError;
+use super::flusher::Flusher;
+use super::key_space::{KeySpace, Rows, bit};
+use super::lookup;
+use super::restore::{self, Fetch, Restored};
+use super::rocks::BlockCache;
+use super::scan::{self, Page};
+use super::snapshot::PendingSnapshot;
+use super::staging::Staging;
+use crate::element::Column;
+use crate::id::{Attempt, Epoch, SubtaskId};
+use crate::protocol::{KeyGroupRange, MaxParallelism};
+use crate::store::{KeyedSnapshot, TableRef};
+
+/// Arena offsets have 32 bits.
+const MEMORY_BYTES_MAX: usize = 2 << 30;
+/// A bound that is smaller would only make many tiny files.
+const MEMORY_BYTES_MIN: usize = 64 << 10;
+/// What an entry takes beside its key, user key and value: its header and prefix, and a slot in a table that has just doubled.
+const ENTRY_OVERHEAD_BYTES: usize = entry::HEADER_BYTES + entry::PREFIX_BYTES + 20;
+
+/// How one subtask's keyed state is to be opened.
+#[derive(Clone, Debug)]
+pub struct StateOptions {
+    /// For this subtask and attempt alone; new, or empty. Must stay until the last [`PendingSnapshot`] is uploaded or dropped.
+    pub work_dir: PathBuf,
+    pub subtask: SubtaskId,
+    pub key_groups: KeyGroupRange,
+    pub max_parallelism: MaxParallelism,
+    pub attempt: Attempt,
+    /// The operator's tables in its own order; calls name a table by its index.
+    pub tables: Vec<TableRef>,
+    /// Bound for what is held in memory (64 KiB to 2 GiB). A call may write up to three quarters of it, so it has to be larger
+    /// than what a guest may keep back until a barrier.
+    pub memory_bytes_max: usize,
+    /// Shared by the subtasks of a process.
+    pub block_cache: BlockCache,
+}
+
+/// How large the state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateMetrics {
+    /// Entries in memory; those that are in several segments count for each.
+    pub memory_entries: usize,
+    pub memory_bytes: usize,
+    pub segments: usize,
+    /// Bytes of RocksDB's files.
+    pub disk_bytes: u64,
+    /// Deltas that the next snapshot has over its base.
+    pub deltas: usize,
+}
+
+/// The keyed state of one subtask. Used from one thread; dropped, it waits for the images that snapshots still need.
+pub struct KeyedState {
+    space: KeySpace,
+    memory_bytes_max: usize,
+    current: Staging,
+    pub(super) chain: Chain,
+    known: KnownFiles,
+    flusher: Arc<Flusher>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl KeyedState {
+    /// Opens empty state, or what the snapshots of a checkpoint hold of this subtask's key groups. They may be those of all
+    /// subtasks that the operator had. `fetch` copies a file of the checkpoint store to a path that doesn't exist yet, and fails
+    /// if its size or checksum is wrong.
+    ///
+    /// # Errors
+    /// If the snapshots can't be used (another version of a table, key groups missing, a corrupt file), or a file or folder
+    /// can't be made.
+    pub fn open(
+        options: StateOptions,
+        restored: &[KeyedSnapshot],
+        fetch: &Fetch<'_>,
+    ) -> Result<KeyedState, StateError> {
+        let Restored { tables, rocks, chain, known, deltas } = restore::open(&options, restored, fetch)?;
+        let memory_bytes_max = options.memory_bytes_max.clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX);
+        let StateOptions { work_dir, subtask, key_groups, max_parallelism, block_cache, .. } = options;
+        let flusher = Flusher::new(subtask.clone(), work_dir.clone(), block_cache, memory_bytes_max / 4, rocks);
+        let thread = std::thread::Builder::new().name(format!("state-{}", subtask.index)).spawn({
+            let flusher = Arc::clone(&flusher);
+            move || flusher.run()
+        });
+        let thread = thread.map_err(|source| StateError::File {
+            subtask: subtask.clone(),
+            action: "start the thread that writes to",
+            path: work_dir,
+            source,
+        })?;
+        let space = KeySpace { subtask: subtask.clone(), key_groups, max_parallelism, tables };
+        let current = Staging::default();
+        let mut state = KeyedState { space, memory_bytes_max, current, chain, known, flusher, thread: Some(thread) };
+        for delta in deltas {
+            delta.fetch(&subtask, key_groups, fetch, |key, value| state.put_restored(key, value))?;
+        }
+        state.current.accept();
+        state.seal_current()?;
+        Ok(state)
+    }
+
+    /// Reads many entries: values, and a bitmap with 1 for the entries that exist. Staged writes are seen.
+    ///
+    /// # Errors
+    /// If the guest asks for what it may not, or the state can't be read.
+    pub fn get_many(&self, table: u32, keys: &Column, user_keys: &Column) -> Result<(Column, Vec<u8>), StateError> {
+        let table = self.space.table(table)?;
+        let rows = self.space.rows(keys, user_keys)?;
+        self.flusher.check()?;
+        let sealed = self.flusher.segments();
+        let segments: Vec<_> = std::iter::once(self.current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
+        lookup::get_many(&self.space, table, rows, &segments, self.flusher.rocks())
+    }
+
+    /// Reads the entries of one key whose user key is greater than `after`, or all, in the order of their user keys: at most
+    /// about `max_bytes` of them, but one if there is one. Staged writes are seen.
+    ///
+    /// # Errors
+    /// If the guest asks for what it may not, or the state can't be read.
+    pub fn scan(&self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Result<Page, StateError> {
+        let table = self.space.table(table)?;
+        self.space.locate(table, key, after.unwrap_or_default())?;
+        let key = self.space.locate(table, key, b"")?;
+        self.flusher.check()?;
+        let sealed = self.flusher.segments();
+        let segments: Vec<_> = std::iter::once(self.current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
+        scan::scan(&segments, self.flusher.rocks(), &key, after, max_bytes as usize)
+    }
+
+    /// Stages writes and (`deletes`: a bitmap, or empty) deletions, in order. After an error some of them may be staged.
+    ///
+    /// # Errors
+    /// If the guest writes what it may not, or too much for memory, or the disk has failed.
+    pub fn write_many(
+        &mut self,
+        table: u32,
+        keys: &Column,
+        user_keys: &Column,
+        values: &Column,
+        deletes: &[u8],
+    ) -> Result<(), StateError> {
+        let table = self.space.table(table)?;
+        let rows = self.space.writes(keys, user_keys, values, deletes)?;
+        self.make_room(&rows, values)?;
+        for row in 0..rows.count {
+            let (key, user_key) = rows.get(row);
+            let key = self.space.locate(table, key, user_key)?;
+            let value = if bit(deletes, row) { None } else { Some(values.get(row)) };
+            self.space.value_fits(value.unwrap_or_default())?;
+            self.current.put(&key, value);
+        }
+        Ok(())
+    }
+
+    /// The call succeeded: its writes count. Waits if the disk can't keep up.
+    ///
+    /// # Errors
+    /// If work in the background has failed. The attempt is over.
+    pub fn accept(&mut self) -> Result<(), StateError> {
+        self.current.accept();
+        if self.current.bytes() < self.memory_bytes_max / 4 {
+            return self.flusher.check();
+        }
+        self.chain.set_uncovered();
+        self.seal_current()
+    }
+
+    /// The call failed: its writes never were.
+    pub fn discard(&mut self) {
+        self.current.discard();
+    }
+
+    /// Takes a snapshot at a barrier: seals the current segment, and neither writes nor waits.
+    ///
+    /// # Errors
+    /// If work in the background has failed. The attempt is over.
+    ///
+    /// # Panics
+    /// If there are staged writes: the caller accepts or discards those of each call.
+    pub fn freeze(&mut self, epoch: Epoch) -> Result<PendingSnapshot, StateError> {
+        self.flusher.check()?;
+        let segment = Arc::new(self.current.seal());
+        if let Some(sealed) = self.chain.seal(epoch, segment, self.memory_bytes_max as u64) {
+            self.flusher.push(sealed.segment, sealed.capture)?;
+        }
+        let (base, deltas) = self.chain.parts();
+        Ok(PendingSnapshot {
+            subtask: self.space.subtask.clone(),
+            key_groups: self.space.key_groups,
+            tables: self.space.tables.stored().to_vec(),
+            base,
+            deltas,
+            known: Arc::clone(&self.known),
+        })
+    }
+
+    pub fn metrics(&self) -> StateMetrics {
+        let sealed = self.flusher.segments();
+        let current = self.current.segment();
+        StateMetrics {
+            memory_entries: current.len() + sealed.iter().map(|segment| segment.len()).sum::<usize>(),
+            memory_bytes: self.current.bytes() + sealed.iter().map(|segment| segment.bytes()).sum::<usize>(),
+            segments: usize::from(!current.is_empty()) + sealed.len(),
+            disk_bytes: self.flusher.rocks().map_or(0, |rocks| rocks.bytes()),
+            deltas: self.chain.deltas(),
+        }
+    }
+
+    /// Makes sure that entries fit into memory, and waits for sealed segments to leave it if need be.
+    fn make_room(&mut self, rows: &Rows<'_>, values: &Column) -> Result<(), StateError> {
+        let bytes = rows.bytes() + values.data.len() + rows.count * ENTRY_OVERHEAD_BYTES;
+        let own_bytes = self.current.bytes() + bytes;
+        let Some(left_bytes) = self.memory_bytes_max.checked_sub(own_bytes) else {
+            let (subtask, bytes_max) = (self.space.subtask.clone(), self.memory_bytes_max);
+            return Err(StateError::StagedTooMuch { subtask, bytes: own_bytes, bytes_max });
+        };
+        self.flusher.wait_for_memory(left_bytes)?;
+        self.current.reserve(rows.count, bytes - rows.count * 20);
+        Ok(())
+    }
+
+    /// Moves the accepted writes behind those that wait for the disk, and waits until few enough do.
+    fn seal_current(&mut self) -> Result<(), StateError> {
+        let segment = self.current.seal();
+        if !segment.is_empty() {
+            self.flusher.push(Arc::new(segment), None)?;
+        }
+        self.flusher.wait_for_memory(self.memory_bytes_max / 2)
+    }
+
+    /// Takes an entry of a restored delta, which later snapshots hold as it is.
+    fn put_restored(&mut self, key: &KeyRef<'_>, value: Option<&[u8]>) -> Result<(), StateError> {
+        self.current.put(key, value);
+        if self.current.bytes() >= self.memory_bytes_max / 4 {
+            self.current.accept();
+            self.seal_current()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KeyedState {
+    fn drop(&mut self) {
+        self.flusher.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was told to everybody who waits for it.
+            let _ = thread.join();
+        }
+    }
+}

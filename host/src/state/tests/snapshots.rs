@@ -1,0 +1,184 @@
+//! What a snapshot holds and what it costs.
+
+use super::*;
+use crate::id::Epoch;
+use crate::state::snapshot::PendingSnapshot;
+
+fn entries(numbers: impl Iterator<Item = u64>, version: u64, length: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    numbers.map(|n| (format!("key-{n}").into_bytes(), noise(n * 1000 + version, length))).collect()
+}
+
+fn freeze(state: &mut KeyedState, epoch: u64) -> PendingSnapshot {
+    state.freeze(Epoch(epoch)).expect("a working disk")
+}
+
+/// One percent of the keys is touched in each epoch.
+fn bytes_of_one_percent(memory_bytes_max: usize, keys: u64, epochs: u64) -> (u64, Vec<u64>) {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(memory_bytes_max, &[]);
+    for chunk in 0..keys / 1000 {
+        write(&mut state, entries(chunk * 1000..(chunk + 1) * 1000, 0, 100));
+    }
+    upload.finish(freeze(&mut state, 1));
+    let first = upload.take_bytes();
+    assert!(first > keys * 100, "all of the state is brought first");
+    let mut last = None;
+    let later = (2..epochs + 2).map(|epoch| {
+        let touched = (0..keys / 100).map(|i| xxh3_64(&[epoch, i].map(u64::to_le_bytes).concat()) % keys);
+        write(&mut state, entries(touched, epoch, 100));
+        last = Some(upload.finish(freeze(&mut state, epoch)));
+        upload.take_bytes()
+    });
+    let later = later.collect();
+    drop(state);
+    let restored = world.open(memory_bytes_max, &last.into_iter().collect::<Vec<_>>());
+    assert!((0..keys).all(|n| read(&restored, format!("key-{n}").as_bytes()).is_some()));
+    (first, later)
+}
+
+#[test]
+fn after_a_large_snapshot_one_percent_of_the_keys_costs_little_whether_it_fits_into_memory_or_not() {
+    for memory_bytes_max in [256 * MIB, MIB] {
+        let (first, later) = bytes_of_one_percent(memory_bytes_max, 50_000, 4);
+        for bytes in later {
+            assert!(bytes * 20 <= first, "{bytes} of {first} bytes with {memory_bytes_max} bytes of memory");
+        }
+    }
+}
+
+#[test]
+fn bases_included_one_percent_of_the_keys_costs_at_most_five_percent() {
+    let (first, later) = bytes_of_one_percent(4 * MIB, 50_000, 70);
+    let all: u64 = later.iter().sum();
+    assert!(later.iter().any(|&bytes| bytes * 2 > first), "a base was brought");
+    assert!(all / later.len() as u64 * 20 <= first, "{all} bytes in {} epochs, {first} at first", later.len());
+}
+
+#[test]
+fn what_is_written_after_the_barrier_is_not_in_the_snapshot_however_late_it_is_uploaded() {
+    // With 64 KiB of memory, 300 entries of 200 bytes fill it: the first round of each is a delta or a base.
+    for first_entries in [10, 2000] {
+        let world = World::new();
+        let upload = world.uploader("1-0");
+        let mut state = world.open(64 << 10, &[]);
+        let write_round = |state: &mut KeyedState, count, version| {
+            for chunk in entries(0..count, version, 200).chunks(100) {
+                write(state, chunk.to_vec());
+            }
+        };
+        write_round(&mut state, first_entries, 1);
+        let early = freeze(&mut state, 1);
+        write_round(&mut state, 2000, 2);
+        let later = freeze(&mut state, 2);
+        write_round(&mut state, 2000, 3);
+        assert!(state.metrics().disk_bytes > 0, "a flush ran");
+        let (later, early) = (upload.finish(later), upload.finish(early));
+        write_round(&mut state, 2000, 4);
+
+        for (snapshot, version, count) in [(early, 1, first_entries), (later, 2, 2000)] {
+            let restored = world.open(MIB, &[snapshot]);
+            for (key, value) in entries(0..2000, version, 200).into_iter().take(count as usize) {
+                assert_eq!(read(&restored, &key), Some(value));
+            }
+            assert_eq!(read(&restored, format!("key-{}", count + 1).as_bytes()), None);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_without_anything_new_brings_no_file() {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(MIB, &[]);
+    let empty = upload.finish(freeze(&mut state, 1));
+    assert!(empty.base.is_empty() && empty.deltas.is_empty());
+    write(&mut state, [("k", "v")]);
+    let first = upload.finish(freeze(&mut state, 2));
+    assert_eq!(upload.take_puts().iter().map(|put| &put.0[..]).collect::<Vec<_>>(), ["delta-2-1"]);
+    let second = upload.finish(freeze(&mut state, 3));
+    assert_eq!((first, upload.take_puts()), (second, vec![]));
+}
+
+#[test]
+fn a_snapshot_that_was_lost_is_made_up_for_by_the_next_one() {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(MIB, &[]);
+    write(&mut state, [("dropped", "1")]);
+    drop(freeze(&mut state, 1));
+    write(&mut state, [("failed", "2")]);
+    let down = Upload { fails: true, ..world.uploader("1-0") };
+    let error = down.try_finish(freeze(&mut state, 2)).expect_err("the store is down");
+    assert!(matches!(&error, StateError::Upload { name, .. } if name == "delta-1-1"), "{error}");
+    write(&mut state, [("third", "3")]);
+    let snapshot = upload.finish(freeze(&mut state, 3));
+    assert_eq!(snapshot.deltas.len(), 3);
+    let restored = world.open(MIB, &[snapshot]);
+    for (key, value) in [("dropped", "1"), ("failed", "2"), ("third", "3")] {
+        assert_eq!(read(&restored, key.as_bytes()), Some(value.into()));
+    }
+}
+
+#[test]
+fn a_new_base_takes_the_place_of_the_deltas_that_it_contains() {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(MIB, &[]);
+    let mut longest = 0;
+    for epoch in 1..=200 {
+        write(&mut state, [(format!("key-{}", epoch % 7), format!("{epoch}"))]);
+        let snapshot = upload.finish(freeze(&mut state, epoch));
+        longest = longest.max(snapshot.deltas.len());
+        if epoch % 50 == 0 {
+            let restored = world.open(MIB, &[snapshot]);
+            for last in epoch - 6..=epoch {
+                assert_eq!(read(&restored, format!("key-{}", last % 7).as_bytes()), Some(last.to_string().into()));
+            }
+        }
+    }
+    assert!((33..=66).contains(&longest), "at most {longest} deltas");
+    assert!(upload.take_puts().iter().any(|(name, _)| name.ends_with(".sst")));
+}
+
+#[test]
+fn files_of_a_restored_base_are_not_brought_again() {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(256 << 10, &[]);
+    for version in 0..10 {
+        write(&mut state, entries(0..1000, version, 100));
+    }
+    let snapshot = upload.finish(freeze(&mut state, 1));
+    assert!(snapshot.base.len() > 2, "a base of {:?}", snapshot.base.keys());
+    drop(state);
+
+    let upload = world.uploader("2-0");
+    let mut state = world.open(256 << 10, std::slice::from_ref(&snapshot));
+    let same = upload.finish(freeze(&mut state, 2));
+    assert_eq!((same, upload.take_puts()), (snapshot.clone(), vec![]));
+    write(&mut state, [("k", "v")]);
+    state.chain.set_uncovered();
+    let next = upload.finish(freeze(&mut state, 3));
+    let brought = upload.take_puts();
+    let ssts: Vec<_> = brought.iter().filter(|(name, _)| name.ends_with(".sst")).collect();
+    assert!(ssts.iter().all(|(_, bytes)| *bytes < 10_000), "{brought:?}");
+    assert!(snapshot.base.values().any(|file| next.base.values().any(|other| other == file)));
+    let restored = world.open(MIB, &[next]);
+    assert_eq!(read(&restored, b"k"), Some(b"v".into()));
+    assert_eq!(read(&restored, b"key-999"), Some(noise(999 * 1000 + 9, 100)));
+}
+
+#[test]
+fn the_last_snapshot_is_finished_although_the_state_is_dropped() {
+    let world = World::new();
+    let upload = world.uploader("1-0");
+    let mut state = world.open(64 << 10, &[]);
+    for chunk in entries(0..2000, 1, 200).chunks(100) {
+        write(&mut state, chunk.to_vec());
+    }
+    let pending = freeze(&mut state, 1);
+    drop(state);
+    let restored = world.open(MIB, &[upload.finish(pending)]);
+    assert_eq!(read(&restored, b"key-1999"), Some(noise(1_999_001, 200)));
+}
