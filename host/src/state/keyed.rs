@@ -18,7 +18,9 @@ use super::lookup;
 use super::restore::{self, Fetch, Restored};
 use super::rocks::BlockCache;
 use super::scan::{self, Page};
+use super::segment::SLOT_BYTES;
 use super::snapshot::PendingSnapshot;
+use super::spares::Spares;
 use super::staging::Staging;
 use crate::element::Column;
 use crate::id::{Attempt, Epoch, SubtaskId};
@@ -29,8 +31,8 @@ use crate::store::{KeyedSnapshot, TableRef};
 const MEMORY_BYTES_MAX: usize = 2 << 30;
 /// A bound that is smaller would only make many tiny files.
 const MEMORY_BYTES_MIN: usize = 64 << 10;
-/// What an entry takes beside its key, user key and value: its header and prefix, and a slot in a table that has just doubled.
-const ENTRY_OVERHEAD_BYTES: usize = entry::HEADER_BYTES + entry::PREFIX_BYTES + 20;
+/// What an entry takes beside its key, user key and value.
+const ENTRY_OVERHEAD_BYTES: usize = entry::HEADER_BYTES + entry::PREFIX_BYTES + SLOT_BYTES;
 
 /// How one subtask's keyed state is to be opened.
 #[derive(Clone, Debug)]
@@ -228,7 +230,7 @@ impl KeyedState {
             return Err(StateError::StagedTooMuch { subtask, bytes: own_bytes, bytes_max });
         };
         self.flusher.wait_for_memory(left_bytes)?;
-        self.current.reserve(rows.count, bytes - rows.count * 20);
+        self.current.reserve(rows.count, bytes - rows.count * SLOT_BYTES);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod rocks;
 mod scan;
 mod segment;
 mod snapshot;
+mod spares;
 mod staging;
 mod tables;
 

@@ -12,6 +12,10 @@ use hashbrown::HashTable;
 
 use super::entry::{self, Entry, KeyRef};
 use super::order::Order;
+use super::spares::{Buffers, Spares};
+
+/// What a slot takes in a table that has just doubled.
+pub const SLOT_BYTES: usize = 20;
 
 /// The live entry of one key.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +39,24 @@ pub struct Segment {
     /// Bytes of the arena that no slot names.
     pub(super) dead_bytes: usize,
     pub(super) order: Mutex<Order>,
+    /// Where its buffers come from and go.
+    pub(super) spares: Spares,
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let (arena, slots) = (std::mem::take(&mut self.arena), std::mem::take(&mut self.slots));
+        self.spares.put(Buffers { arena, slots });
+    }
 }
 
 impl Segment {
+    /// An empty one.
+    pub fn new(spares: Spares) -> Segment {
+        let Buffers { arena, slots } = spares.take();
+        Segment { arena, slots, dead_bytes: 0, order: Mutex::default(), spares }
+    }
+
     /// How many keys there are, deleted ones included.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -47,9 +66,9 @@ impl Segment {
         self.slots.is_empty()
     }
 
-    /// Bytes in memory.
+    /// Bytes in memory, about.
     pub fn bytes(&self) -> usize {
-        self.arena.len() + self.slots.allocation_size()
+        self.arena.len() + self.slots.len() * SLOT_BYTES
     }
 
     pub fn arena(&self) -> &[u8] {

@@ -9,6 +9,7 @@ use hashbrown::hash_table::Entry as Place;
 
 use super::entry::{self, HEADER_BYTES, KeyRef};
 use super::segment::{Segment, Slot};
+use super::spares::Spares;
 
 /// Below this a segment isn't worth compacting.
 const COMPACT_BYTES_MIN: usize = 4096;
@@ -27,6 +28,10 @@ pub struct Staging {
 }
 
 impl Staging {
+    pub fn new(spares: Spares) -> Staging {
+        Staging { segment: Segment::new(spares), ..Staging::default() }
+    }
+
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
@@ -99,7 +104,7 @@ impl Staging {
 
     /// The call failed: what it wrote never was.
     pub fn discard(&mut self) {
-        let Segment { arena, slots, dead_bytes, order } = &mut self.segment;
+        let Segment { arena, slots, dead_bytes, order, .. } = &mut self.segment;
         slots.retain(|slot| (slot.offset as usize) < self.mark);
         for slot in self.replaced.drain(..) {
             slots.insert_unique(Slot::spread(slot.hash), slot, |slot| Slot::spread(slot.hash));
@@ -124,12 +129,13 @@ impl Staging {
         assert!(!self.has_staged(), "a segment was sealed in the middle of a call");
         self.mark = 0;
         self.dead_bytes_at_mark = 0;
-        std::mem::take(&mut self.segment)
+        let next = Segment::new(self.segment.spares.clone());
+        std::mem::replace(&mut self.segment, next)
     }
 
     /// Drops dead entries.
     fn compact(&mut self) {
-        let Segment { arena, slots, dead_bytes, order } = &mut self.segment;
+        let Segment { arena, slots, dead_bytes, order, .. } = &mut self.segment;
         let mut compacted = Vec::with_capacity(arena.len() - *dead_bytes);
         for slot in slots.iter_mut() {
             let from = slot.offset as usize;
