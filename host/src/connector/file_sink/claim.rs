@@ -80,7 +80,8 @@ fn read(layout: &Layout, ctx: &ConnectorContext) -> Result<Option<Owner>, Connec
                 layout.hidden().display()
             ),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // With a file in the place of a folder, creating the folder says what is wrong.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(ConnectorError::file(&ctx.name, "read", &path, error)),
     }
 }

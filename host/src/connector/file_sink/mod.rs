@@ -61,7 +61,7 @@ pub struct FileSinkOptions {
 pub enum MissingValue {
     /// The job fails.
     #[default]
-    Fail,
+    Error,
     /// It is left out.
     Skip,
 }

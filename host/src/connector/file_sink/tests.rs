@@ -20,7 +20,7 @@ pub fn options(path: &Path) -> FileSinkOptions {
         path: path.to_owned(),
         extension: "txt".to_owned(),
         roll_size: None,
-        missing_value: MissingValue::Fail,
+        missing_value: MissingValue::Error,
     }
 }
 
@@ -194,6 +194,15 @@ fn a_folder_of_another_job_or_sink_is_refused_and_untouched() {
         let error = FileCommitter::open(&options(sink.out.path()), &attempt(2)).err().expect("damaged").to_string();
         assert!(error.contains("owner.json"), "{error}");
     }
+}
+
+#[test]
+fn a_file_in_the_place_of_the_output_folder_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    fs::write(&out, "a file").expect("written");
+    let error = FileCommitter::open(&options(&out), &attempt(1)).err().expect("no folder").to_string();
+    assert!(error.starts_with("out: cannot create the output folder") && error.ends_with("/out"), "{error}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl FileSinkWriter {
     fn missing(&self) -> Result<(), ConnectorError> {
         match self.missing_value {
             MissingValue::Skip => Ok(()),
-            MissingValue::Fail => Err(ConnectorError::Refused {
+            MissingValue::Error => Err(ConnectorError::Refused {
                 name: self.ctx.name.clone(),
                 problem: "a record has no value, which no line of a file can show".to_owned(),
                 advice: "let an operator give it one or drop it, or set missing_value = \"skip\"".to_owned(),

@@ -188,7 +188,11 @@ fn a_finished_file_may_be_deleted_and_an_unfinished_one_not() {
     let mut later = restored(folder.path(), &splits).expect("it was finished");
     assert_eq!(lines(&mut later), [""; 0]);
     assert_eq!(later.snapshot(), splits, "what was read is not forgotten");
-    splits[0].position = Position::new(2, b"1\n2\n3\n", false).to_string().into();
+    let folder = Folder::with(&[("a", &"line\n".repeat(5_000))]);
+    let mut reader = open(folder.path());
+    assert!(matches!(reader.poll().expect("readable"), Polled::Batch(_)));
+    splits = reader.snapshot();
+    fs::remove_file(folder.at("a")).expect("removed");
     let error = restored(folder.path(), &splits).err().expect("lines are lost").to_string();
     assert!(error.contains("/a'") && error.contains("deleted before it was read to its end"), "{error}");
     assert!(error.contains("put the file back"), "{error}");
