@@ -2,7 +2,7 @@
 //!
 //! Invariant: one step changes one file, and each may fail before it has happened or after.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lockgate_host::id::{Attempt, Epoch};
 use lockgate_host::protocol::retention::{self, RetentionFacts};
@@ -104,11 +104,11 @@ fn retain(retention: &mut Retention, attempt: Attempt, shared: &mut Shared<'_>) 
             *retention = Retention::ListManifests { committed: *committed, files };
         }
         Retention::ListManifests { committed, files } => {
-            let mut manifests = BTreeMap::new();
+            let mut manifests = BTreeMap::<Epoch, BTreeSet<String>>::new();
             for (&epoch, manifest) in &shared.world.manifests {
                 let mut names = manifest.files();
                 if mutation == Some(Mutation::DeletesSharedFiles) {
-                    let before = manifests.values().flatten().cloned().collect::<std::collections::BTreeSet<_>>();
+                    let before = manifests.values().flatten().cloned().collect::<BTreeSet<_>>();
                     names.retain(|name| !before.contains(name));
                 }
                 manifests.insert(epoch, names);
