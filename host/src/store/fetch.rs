@@ -20,7 +20,7 @@ use super::sealed::{Damage, digits};
 use crate::id::Epoch;
 
 /// How much of a file is in memory at a time.
-const PART_BYTES: u64 = 8 << 20;
+const PART_BYTES: u64 = 4 << 20;
 
 /// What [`CheckpointStore::verify`] found.
 #[derive(Debug)]

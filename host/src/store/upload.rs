@@ -21,7 +21,7 @@ use super::sealed::digits;
 use crate::id::{Attempt, SubtaskId};
 
 /// How much of a file is in memory at a time. Object stores want parts of at least 5 MiB.
-const PART_BYTES: usize = 8 << 20;
+const PART_BYTES: usize = 5 << 20;
 /// The same where a file is only looked at.
 const HASHED_BYTES: usize = 1 << 20;
 
@@ -109,6 +109,8 @@ impl FileUploader {
     ) -> Result<Option<(FileRef, Created)>, StoreError> {
         let (path, source, place) = (path.to_owned(), source.to_owned(), self.store.disk().place(target));
         blocking(move || {
+            // A link to a symbolic link would be one, too.
+            let source = source.canonicalize().map_err(|error| StoreError::io("upload", &source, error))?;
             sync(&source)?;
             let Some(folder) = place.parent() else { return Ok(None) };
             create_folder(folder)?;

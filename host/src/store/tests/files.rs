@@ -20,7 +20,7 @@ async fn fetch(store: &CheckpointStore, file: &FileRef, to: &Path) -> Result<(),
 async fn what_was_uploaded_comes_back() {
     let (folder, store) = store().await;
     let uploader = store.uploader(Attempt(3), &subtask());
-    for (name, length) in [("none", 0), ("one", 1), ("part", 8 << 20), ("parts", (8 << 20) + 1), ("more", 20 << 20)] {
+    for (name, length) in [("none", 0), ("one", 1), ("part", 5 << 20), ("parts", (5 << 20) + 1), ("more", 20 << 20)] {
         let bytes: Vec<u8> = (0..length).map(|at: usize| (at % 251) as u8).collect();
         let source = folder.path().join(name);
         std::fs::write(&source, &bytes).expect("a source");
@@ -67,6 +67,17 @@ async fn on_one_file_system_a_file_is_linked_and_outlives_its_source() {
     assert_eq!(store.read(&file).await.expect("read"), "content");
 }
 
+#[tokio::test]
+async fn of_a_symbolic_link_the_file_is_uploaded_and_not_the_link() {
+    let (folder, store) = store().await;
+    let (target, source) = (folder.path().join("target"), folder.path().join("source"));
+    std::fs::write(&target, "content").expect("a file");
+    std::os::unix::fs::symlink(&target, &source).expect("a link");
+    let file = store.uploader(Attempt(1), &subtask()).put_file("a", &source).await.expect("uploaded");
+    std::fs::remove_file(&target).expect("removed");
+    assert_eq!(store.read(&file).await.expect("read"), "content");
+}
+
 /// In a process of its own, since other tests need memory too. `/dev/shm` is another file system, so the file is copied.
 #[test]
 fn a_large_file_from_another_file_system_passes_in_bounded_memory() {
@@ -75,7 +86,7 @@ fn a_large_file_from_another_file_system_passes_in_bounded_memory() {
 
 #[tokio::test]
 async fn pass_a_large_file_for_another_test() {
-    const SIZE: usize = 100 << 20;
+    const SIZE: usize = 50 << 20;
     if !super::is_in_a_process_of_its_own() {
         return;
     }
@@ -94,8 +105,9 @@ async fn pass_a_large_file_for_another_test() {
 
     assert_eq!((file.size_bytes, std::fs::metadata(&source).expect("a file").nlink()), (SIZE as u64, 1));
     assert!(std::fs::read(&to).expect("its bytes") == vec![7; SIZE]);
-    // Parts of 8 MiB, some of which the allocator keeps for later; the file as a whole would be 100 MiB.
-    assert!(grown < 50 << 10, "the peak grew by {grown} KiB");
+    // Parts of 5 MiB, some of which the allocator keeps for later; the file as a whole would be 50 MiB.
+    println!("the peak grew by {grown} KiB");
+    assert!(grown < 40 << 10, "the peak grew by {grown} KiB");
 }
 
 /// The process's resident memory now; its peak counts from here on.
