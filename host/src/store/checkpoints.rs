@@ -45,6 +45,8 @@ struct Inner {
     runtime: tokio::runtime::Handle,
     /// The files of the manifests that were read or published here; manifests never change.
     reached: Mutex<BTreeMap<Epoch, BTreeSet<String>>>,
+    /// Held while a retention is under way: the newest committed epoch that one was for.
+    retaining: tokio::sync::Mutex<Epoch>,
 }
 
 /// What a claim says inside, for people.
@@ -90,8 +92,8 @@ impl CheckpointStore {
 
     fn new(disk: Disk, job: &Name, uid: JobUid, slot: u32) -> CheckpointStore {
         let runtime = tokio::runtime::Handle::current();
-        let reached = Mutex::default();
-        CheckpointStore { inner: Arc::new(Inner { disk, job: job.clone(), uid, slot, runtime, reached }) }
+        let (reached, retaining) = (Mutex::default(), tokio::sync::Mutex::new(Epoch(0)));
+        CheckpointStore { inner: Arc::new(Inner { disk, job: job.clone(), uid, slot, runtime, reached, retaining }) }
     }
 
     pub fn job(&self) -> &Name {
@@ -207,6 +209,10 @@ impl CheckpointStore {
         let manifest = Manifest::decode(&bytes).map_err(|error: ManifestError| error.at(&place))?;
         self.check_identity(&manifest, epoch, &place)?;
         Ok(manifest)
+    }
+
+    pub(super) fn retaining(&self) -> &tokio::sync::Mutex<Epoch> {
+        &self.inner.retaining
     }
 
     /// The paths of the files that a manifest needs.

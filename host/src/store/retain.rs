@@ -42,11 +42,18 @@ struct Found {
 
 impl CheckpointStore {
     /// Removes what the `keep` newest committed checkpoints, and newer ones, don't need. Files that an upload of `attempt`, which
-    /// is the running one, may still be making stay.
+    /// is the running one, may still be making stay. Calls may overlap; for an epoch before one that was given already there is
+    /// nothing to do.
     ///
     /// # Errors
     /// If the committed manifest is gone, or something can't be listed or deleted. Nothing needed is lost then.
     pub async fn retain(&self, committed: Epoch, keep: NonZeroU32, attempt: Attempt) -> Result<Retained, StoreError> {
+        // One at a time: a retention that was overtaken would miss the manifests that the newer one has removed.
+        let mut newest = self.retaining().lock().await;
+        if committed < *newest {
+            return Ok(Retained::default());
+        }
+        *newest = committed;
         let found = self.look(committed, attempt).await?;
         let mut deletions = retention::plan(&found.facts, keep).map_err(StoreError::Retention)?;
         let going: BTreeSet<Epoch> = deletions.manifests.iter().copied().collect();
@@ -81,6 +88,8 @@ impl CheckpointStore {
         for epoch in self.epochs().await? {
             let reached = match self.reached(epoch).await {
                 Ok(reached) => reached,
+                // Another process was faster.
+                Err(StoreError::NoCheckpoint { .. }) => continue,
                 Err(error) => {
                     unreadable.push((epoch, error));
                     BTreeSet::new()

@@ -117,3 +117,20 @@ async fn a_kept_manifest_that_can_not_be_read_protects_every_file_until_it_goes(
     assert_eq!((retained.manifests, retained.files), (vec![Epoch(2)], 2));
     store.read(&files[2]).await.expect("still there");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn retentions_that_overlap_remove_what_one_would() {
+    let (folder, store) = store().await;
+    let mut under_way = Vec::new();
+    for epoch in 1..=40 {
+        let file = upload(&store, 1, &format!("delta-{epoch}")).await;
+        publish(&store, epoch, 1, &[&file]).await;
+        let store = store.clone();
+        under_way.push(tokio::spawn(async move { store.retain(Epoch(epoch), KEEP, Attempt(1)).await }));
+    }
+    for retention in under_way {
+        assert_eq!(retention.await.expect("no panic").expect("retained").unreadable.len(), 0);
+    }
+    store.retain(Epoch(40), KEEP, Attempt(1)).await.expect("retained");
+    assert_eq!(names(&folder.path().join("word-count/0/files/count/0")), set(&["1-delta-39", "1-delta-40"]));
+}
