@@ -1,1 +1,7 @@
-fn main() {}
+//! The `lockgate` binary: see `cli` for its verbs.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lockgate_host::cli::main()
+}

@@ -110,7 +110,7 @@ pub fn verify(store: &Path, job: &Name, epoch: Option<Epoch>) -> Result<Checkpoi
     })
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, CliError> {
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|error| CliError::failed("cannot start a runtime").caused_by(&error))?;
     Ok(runtime.block_on(work)?)

@@ -6,6 +6,9 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::config::ConfigError;
+use crate::graph::GraphError;
+
 /// What the process says about a failure to whoever started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -56,14 +59,45 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         self.exit
     }
+
+    /// For scripts: `{"error": {"message", "causes", "help", "exit_code"}}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let exit_code = self.exit.code();
+        serde_json::json!({
+            "error": { "message": self.message, "causes": self.causes, "help": self.help, "exit_code": exit_code }
+        })
+    }
+}
+
+impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Exit::Failed => 1,
+            Exit::Unusable => 2,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        match exit {
-            Exit::Failed => ExitCode::from(1),
-            Exit::Unusable => ExitCode::from(2),
+        ExitCode::from(exit.code())
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> CliError {
+        let refused = CliError::unusable(error.to_string());
+        let refused = error.source().map_or(refused.clone(), |cause| refused.caused_by(cause));
+        match error.help() {
+            Some(help) => refused.help(help),
+            None => refused,
         }
+    }
+}
+
+impl From<GraphError> for CliError {
+    fn from(error: GraphError) -> CliError {
+        CliError::unusable(error.to_string()).help(error.help())
     }
 }
 
@@ -95,5 +129,8 @@ mod tests {
         let said = CliError::unusable("cannot read job.toml: disk full").caused_by(&cause);
         assert_eq!(said.to_string(), "error: cannot read job.toml: disk full");
         assert_eq!((error.exit(), said.exit()), (Exit::Failed, Exit::Unusable));
+        let json =
+            r#"{"error":{"causes":["disk full"],"exit_code":1,"help":"make room","message":"cannot write out.wasm"}}"#;
+        assert_eq!(error.to_json().to_string(), json);
     }
 }

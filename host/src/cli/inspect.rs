@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::cli::CliError;
+use crate::cli::{CliError, print};
 use crate::guest::{Descriptor, Engine, GuestError, Plugin, WORLD, default_cache_dir};
 
 /// Shows what an operator component is, imports and exports; refuses what isn't one.
@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
     let plugin = engine.inspect(&args.file).map_err(|error| refused(&error))?;
     let title = args.file.display().to_string();
-    print(&Report::new(&args.file, &plugin), args.json, &title)
+    show(&Report::new(&args.file, &plugin), args.json, &title)
 }
 
 /// The error of a verb that needs the component.
@@ -88,7 +88,7 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// If standard output is closed.
-pub(super) fn print(report: &Report, json: bool, title: &str) -> Result<(), CliError> {
+pub(super) fn show(report: &Report, json: bool, title: &str) -> Result<(), CliError> {
     let text = if json {
         let text =
             serde_json::to_string_pretty(report).map_err(|error| CliError::failed("cannot print").caused_by(&error))?;
@@ -96,6 +96,5 @@ pub(super) fn print(report: &Report, json: bool, title: &str) -> Result<(), CliE
     } else {
         format!("{title}\n{report}")
     };
-    std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes())
-        .map_err(|error| CliError::failed("cannot write to standard output").caused_by(&error))
+    print::out(&text)
 }

@@ -1,9 +1,137 @@
 //! The verbs of the command line.
+//!
+//! Invariant: a verb that fails says so in one form on standard error and by its exit code; standard output holds results only, and
+//! a reader that goes away is no error.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
 
 pub mod build;
+mod check;
 pub mod checkpoint;
+mod checkpoint_verbs;
 mod error;
 pub mod inspect;
 pub mod new;
+mod print;
 
 pub use error::{CliError, Exit};
+
+const AFTER_HELP: &str = "\
+Examples:
+  lockgate new my-op                    make an operator crate, with a test that passes
+  lockgate build my-op                  compile it to a component
+  lockgate inspect my-op/my_op.wasm     show what the component is
+  lockgate check job.toml               show what a job means, and whether it can run
+  lockgate checkpoint list job.toml     show what it could continue from
+
+Exit codes:
+  0  done; for a job: it has ended or was stopped, and its output is committed
+  1  the job, or the work of the verb, failed
+  2  the command line, job file or plugin can't be used; nothing was done
+
+Environment:
+  LOCKGATE_LOG   as --log";
+
+/// A stream-processing host with sandboxed WebAssembly operators and exactly-once output.
+#[derive(Debug, Parser)]
+#[command(name = "lockgate", version, after_help = AFTER_HELP, max_term_width = 120)]
+struct Cli {
+    /// What is logged to standard error: error, warn, info, debug, trace, or filters such as lockgate_host::store=debug
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log: Option<String>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    New(new::Args),
+    Build(build::Args),
+    Inspect(inspect::Args),
+    Check(check::Args),
+    Checkpoint(checkpoint_verbs::Args),
+}
+
+impl Verb {
+    fn run(&self) -> Result<(), CliError> {
+        match self {
+            Verb::New(args) => new::run(args),
+            Verb::Build(args) => build::run(args),
+            Verb::Inspect(args) => inspect::run(args),
+            Verb::Check(args) => check::run(args),
+            Verb::Checkpoint(args) => checkpoint_verbs::run(args),
+        }
+    }
+
+    /// Whether results and errors are wanted as JSON.
+    fn json(&self) -> bool {
+        match self {
+            Verb::New(_) => false,
+            Verb::Build(args) => args.json,
+            Verb::Inspect(args) => args.json,
+            Verb::Check(args) => args.json,
+            Verb::Checkpoint(args) => args.json(),
+        }
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version come this way too, with exit code 0. If nobody reads them there is nobody to tell.
+            let _ = usage.print();
+            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+        }
+    };
+    let done = start_log(cli.log.as_deref()).and_then(|()| cli.verb.run());
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if cli.verb.json() {
+                // What matters is on standard error and in the exit code.
+                let _ = print::out(&format!("{}\n", error.to_json()));
+            }
+            print::err(&format!("{error}\n"));
+            error.exit().into()
+        }
+    }
+}
+
+/// Logs to standard error what the flag, or else the environment, asks for.
+fn start_log(flag: Option<&str>) -> Result<(), CliError> {
+    let from_environment = std::env::var("LOCKGATE_LOG").ok().filter(|filters| !filters.is_empty());
+    let asked = flag.map(str::to_owned).or(from_environment).unwrap_or_else(|| "info".to_owned());
+    let filters = match asked.parse::<tracing::Level>() {
+        // The libraries below say little of use at these levels, and much of it.
+        Ok(level) => format!("warn,lockgate_host={}", level.as_str().to_lowercase()),
+        Err(_) => asked.clone(),
+    };
+    let filter = EnvFilter::try_new(filters).map_err(|error| {
+        let refused = CliError::unusable(format!("'{asked}' is no log level or filter")).caused_by(&error);
+        refused.help("take error, warn, info, debug or trace")
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

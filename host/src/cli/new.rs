@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::cli::CliError;
+use crate::cli::{CliError, print};
 
 /// The files of a new crate. In the manifest two names are replaced; the SDK's tests compile the rest as it is.
 const TEMPLATE: [(&str, &str); 3] = [
@@ -41,10 +41,8 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let dir = args.path.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     let sdk = find_sdk(args.sdk.as_deref(), Path::new(SDK_AT_BUILD))?;
     create(&dir, &args.name, &sdk)?;
-    println!("made {}", dir.display());
-    println!("  test it    cd {0} && cargo test", dir.display());
-    println!("  build it   lockgate build {}", dir.display());
-    Ok(())
+    let dir = dir.display();
+    print::out(&format!("made {dir}\n  test it    cd {dir} && cargo test\n  build it   lockgate build {dir}\n"))
 }
 
 /// Cargo's rules for names, and those of Rust, where the name becomes that of a library.

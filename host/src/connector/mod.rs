@@ -30,7 +30,9 @@ pub use file_source::{FileMode, FileSourceOptions};
 pub use generator::{EventTime, GeneratorKind, GeneratorOptions, KeyOrder, words_line};
 pub use nexmark::NexmarkOptions;
 pub use null_sink::{NullSinkOptions, NullSinkWriter};
-pub use options::{BadOption, SinkOptions, SourceOptions, open_committer, open_sink_writer, open_source};
+pub use options::{
+    BadOption, SinkOptions, SourceOptions, open_committer, open_sink_writer, open_source, preview_sink, preview_source,
+};
 
 /// Where a split of a source stands: everything before is part of the checkpoint, everything from here on will be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

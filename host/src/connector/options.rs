@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::file_sink::{FileCommitter, FileSinkOptions, FileSinkWriter};
-use super::file_source::{FileReader, FileSourceOptions};
+use super::file_sink::{self, FileCommitter, FileSinkOptions, FileSinkWriter};
+use super::file_source::{self, FileReader, FileSourceOptions};
 use super::generator::{GeneratorOptions, GeneratorReader};
 use super::nexmark::{NexmarkOptions, NexmarkReader};
 use super::null_sink::{NullCommitter, NullSinkOptions, NullSinkWriter};
 use super::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, SourceReader};
+use crate::id::Name;
 
 /// `[source.NAME]`, by its `type`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -158,6 +159,28 @@ pub fn open_committer(options: &SinkOptions, ctx: &ConnectorContext) -> Result<B
         SinkOptions::File(options) => Box::new(FileCommitter::open(options, ctx)?),
         SinkOptions::Null(_) => Box::new(NullCommitter),
     })
+}
+
+/// Finds out whether a source will be able to read, without reading a record.
+///
+/// # Errors
+/// If what it names isn't there or can't be read.
+pub fn preview_source(options: &SourceOptions, name: &Name) -> Result<(), ConnectorError> {
+    match options {
+        SourceOptions::File(options) => file_source::preview(options, name),
+        SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => Ok(()),
+    }
+}
+
+/// Finds out whether a sink will be let into its output, without touching it.
+///
+/// # Errors
+/// If it belongs to another job or sink.
+pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext) -> Result<(), ConnectorError> {
+    match options {
+        SinkOptions::File(options) => file_sink::preview(options, ctx),
+        SinkOptions::Null(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub struct Args {
 /// If the crate can't be compiled, or isn't an operator.
 pub fn run(args: &Args) -> Result<(), CliError> {
     let (path, report) = build(&args.dir, args.out.as_deref())?;
-    inspect::print(&report, args.json, &format!("built {}", path.display()))
+    inspect::show(&report, args.json, &format!("built {}", path.display()))
 }
 
 /// Builds the operator in `dir`; gives the component's path and what it is.

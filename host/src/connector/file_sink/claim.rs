@@ -69,6 +69,11 @@ pub fn check(layout: &Layout, ctx: &ConnectorContext) -> Result<(), ConnectorErr
     }
 }
 
+/// Whether the folder has an owner, be it this sink or another.
+pub fn is_claimed(layout: &Layout, ctx: &ConnectorContext) -> Result<bool, ConnectorError> {
+    read(layout, ctx).map(|owner| owner.is_some())
+}
+
 fn read(layout: &Layout, ctx: &ConnectorContext) -> Result<Option<Owner>, ConnectorError> {
     let path = layout.owner();
     match fs::read(&path) {

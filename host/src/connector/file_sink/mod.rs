@@ -23,6 +23,7 @@ mod committable;
 mod committer;
 mod durable;
 mod layout;
+mod preview;
 mod writer;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ use serde::Deserialize;
 use super::BadOption;
 
 pub use committer::FileCommitter;
+pub use preview::preview;
 pub use writer::FileSinkWriter;
 
 /// `type = "file"` of a sink.

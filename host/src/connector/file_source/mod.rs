@@ -21,6 +21,7 @@ mod listing;
 mod names;
 mod open_file;
 mod position;
+mod preview;
 mod reader;
 
 #[cfg(test)]
@@ -36,6 +37,7 @@ use serde::Deserialize;
 use super::BadOption;
 use crate::units;
 
+pub use preview::preview;
 pub use reader::FileReader;
 
 /// `type = "file"` of a source.

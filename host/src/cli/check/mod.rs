@@ -1,0 +1,63 @@
+//! `lockgate check`: what a job file means, and whether the job can run.
+//!
+//! Invariant: it changes nothing: no folder is created, no lock taken, no record read.
+
+mod facts;
+mod places;
+mod report;
+
+use std::path::PathBuf;
+
+use crate::cli::{CliError, print};
+use crate::config::JobFile;
+use crate::graph::Plan;
+
+use facts::load_plugins;
+use places::check_places;
+use report::Report;
+
+/// Check a job file, its plugins and its folders, and show the plan: tasks, exchanges, keyed state, and what each path
+/// from a source to a sink guarantees. Changes nothing
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockgate check job.toml
+  lockgate check job.toml --graph dot | dot -Tsvg > job.svg
+  lockgate check job.toml --json | jq .guarantees
+
+Exit codes: 0 the job can run, 2 it can't")]
+pub struct Args {
+    /// The job file
+    #[arg(value_name = "JOB.TOML")]
+    job_file: PathBuf,
+    /// Print the plan, or the error, as JSON
+    #[arg(long, conflicts_with = "graph")]
+    pub json: bool,
+    /// How to print the plan: as text, or its graph in the language of Graphviz
+    #[arg(long, value_enum, default_value_t = GraphForm::Text, value_name = "FORM")]
+    graph: GraphForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum GraphForm {
+    Text,
+    Dot,
+}
+
+/// # Errors
+/// The first thing for which the job can't run.
+pub fn run(args: &Args) -> Result<(), CliError> {
+    let file = JobFile::load(&args.job_file)?;
+    let graph = file.graph();
+    Plan::check_shape(&graph)?;
+    let plugins = load_plugins(&file)?;
+    let plan = Plan::new(&graph, &plugins.facts())?;
+    check_places(&file)?;
+    let report = Report::new(&file, &graph, &plan, &plugins);
+    let text = match (args.json, args.graph) {
+        (true, GraphForm::Text | GraphForm::Dot) => report.json(),
+        (false, GraphForm::Text) => report.to_string(),
+        (false, GraphForm::Dot) => report.dot(),
+    };
+    print::out(&text)
+}
