@@ -1,0 +1,89 @@
+//! One job in this process, and its figures.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use lockgate_host::config::JobFile;
+use lockgate_host::graph::{OperatorFacts, Plan};
+use lockgate_host::guest::{Engine, OperatorFactory, default_cache_dir};
+use lockgate_host::telemetry::JobCounters;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::native;
+
+/// The figures of one run.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Figures {
+    pub records: u64,
+    pub wall_s: f64,
+    /// User and system time of the whole process.
+    pub cpu_s: f64,
+    pub checkpoints: u64,
+    pub uploaded_bytes: u64,
+    pub peak_rss_bytes: u64,
+}
+
+impl Figures {
+    pub fn cpu_ns_per_record(&self) -> f64 {
+        self.cpu_s * 1e9 / self.records as f64
+    }
+}
+
+/// Runs the job to its end and prints its figures as one line of JSON.
+pub fn run(job_file: &Path, is_native: bool) -> anyhow::Result<()> {
+    let file = JobFile::load(job_file)?;
+    let graph = file.graph();
+    let mut factories = BTreeMap::<_, Arc<dyn OperatorFactory>>::new();
+    let engine = Engine::new(default_cache_dir())?;
+    for (name, operator) in &file.operators {
+        let factory: Arc<dyn OperatorFactory> = if is_native {
+            native::factory(name.as_str()).with_context(|| format!("no native operator '{name}'"))?
+        } else {
+            Arc::new(engine.load(name, &operator.wasm)?)
+        };
+        factories.insert(name.clone(), factory);
+    }
+    let facts = factories.iter().map(|(name, factory)| {
+        let descriptor = factory.descriptor();
+        let outputs = descriptor.outputs.iter().map(ToString::to_string).collect();
+        (name.clone(), OperatorFacts { outputs, keyed: !descriptor.tables.is_empty() })
+    });
+    let plan = Plan::new(&graph, &facts.collect())?;
+    let sources = file.sources.keys().cloned().collect::<Vec<_>>();
+    let job = file.into_job(plan, factories);
+    let counters = Arc::new(JobCounters::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let started = Instant::now();
+    let (_stop, stopped) = watch::channel(false);
+    runtime.block_on(lockgate_host::runtime::run(job, Arc::clone(&counters), stopped))?;
+    let figures = Figures {
+        records: sources.iter().map(|name| counters.totals_of(name).records_out).sum(),
+        wall_s: started.elapsed().as_secs_f64(),
+        cpu_s: cpu_s()?,
+        checkpoints: counters.checkpoints(),
+        uploaded_bytes: counters.uploaded_bytes(),
+        peak_rss_bytes: status_bytes("self", "VmHWM")?,
+    };
+    println!("{}", serde_json::to_string(&figures)?);
+    Ok(())
+}
+
+/// User and system time of this process: fields 14 and 15 of its stat, in hundredths of a second (`proc(5)`).
+fn cpu_s() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(ticks as f64 / 100.0)
+}
+
+/// A size from a process's status, which has it in KiB.
+pub fn status_bytes(process: &str, field: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(field)).with_context(|| format!("no {field}"))?;
+    let kib = line.split_whitespace().nth(1).context("a size")?.parse::<u64>()?;
+    Ok(kib * 1024)
+}

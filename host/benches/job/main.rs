@@ -1,0 +1,95 @@
+//! Whole jobs, measured: what Wasm costs next to native operators, what checkpoints cost, how fast a job starts and recovers,
+//! how much a checkpoint uploads, how much memory the host needs.
+//!
+//! Every run is a process of its own; what is compared runs in turn, A B A B, in one invocation, and the ratio is taken pair
+//! by pair. CPU time is that of the whole process, start included.
+
+mod case;
+mod child;
+mod flink;
+mod native;
+mod probe;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Measure whole jobs. Builds the example operators first
+#[derive(Debug, Parser)]
+struct Args {
+    /// What to measure; all of it if nothing is named
+    #[arg(value_enum)]
+    what: Vec<What>,
+    /// Records of each throughput run
+    #[arg(long, default_value_t = 10_000_000)]
+    records: u64,
+    /// Pairs of runs to compare
+    #[arg(long, default_value_t = 5)]
+    pairs: usize,
+    /// Distinct keys of the keyed count
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// Entries of the large state; 8,000,000 make about 1 GB
+    #[arg(long, default_value_t = 8_000_000)]
+    entries: u64,
+    /// A folder with the Flink baseline set up (`one.sh`), to compare with in the same run
+    #[arg(long)]
+    flink: Option<PathBuf>,
+    /// Run one job in this process and print its figures as JSON (used by the benchmark itself)
+    #[arg(long, hide = true)]
+    child: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    native: bool,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Stateless parse and filter: Wasm, native, Flink's J1
+    Filter,
+    /// Keyed count: Wasm, native, Flink's J2
+    Count,
+    /// Keyed count with a checkpoint each second, and without
+    Checkpoints,
+    /// What a checkpoint uploads when 1 % of a large state was touched
+    Incremental,
+    /// From process start, and from SIGKILL, to the first output
+    Start,
+    /// Resident memory: idle, and with ten times the input
+    Memory,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(job) = &args.child {
+        return done(child::run(job, args.native));
+    }
+    let all = [What::Filter, What::Count, What::Checkpoints, What::Incremental, What::Start, What::Memory];
+    let wanted = if args.what.is_empty() { &all[..] } else { &args.what[..] };
+    done(wanted.iter().try_for_each(|what| measure(*what, &args)))
+}
+
+fn measure(what: What, args: &Args) -> anyhow::Result<()> {
+    match what {
+        What::Filter => case::filter(args.records, args.pairs, args.flink.as_deref()),
+        What::Count => case::count(args.records, args.keys, args.pairs, args.flink.as_deref()),
+        What::Checkpoints => case::checkpoints(args.records, args.keys, args.pairs),
+        What::Incremental => case::incremental(args.entries),
+        What::Start => probe::start(args.pairs),
+        What::Memory => probe::memory(args.records),
+    }
+}
+
+fn done(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `lockgate run`: runs a job to the end of its input, or until it is told to stop.
+//!
+//! Invariant: however it ends, what was committed stays committed and the next run continues from there.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::load::load;
+use crate::cli::progress::{Progress, count};
+use crate::cli::{CliError, print};
+use crate::guest::OperatorFactory;
+use crate::id::Name;
+use crate::runtime::{Finished, Job, RunError};
+use crate::telemetry::JobCounters;
+
+/// Run a job. It continues from its newest checkpoint if there is one, shows progress on standard error, and ends when its
+/// input does. SIGTERM or SIGINT (Ctrl-C) stops it with a last checkpoint; a second one stops it at once, and loses nothing
+/// either
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockgate run job.toml
+  lockgate run job.toml --json | jq .records_read
+
+Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run")]
+pub struct Args {
+    /// The job file
+    #[arg(value_name = "JOB.TOML")]
+    job_file: PathBuf,
+    /// Print the outcome, or the error, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// # Errors
+/// If the job can't be run, or fails.
+pub fn run(args: &Args) -> Result<(), CliError> {
+    let loaded = load(&args.job_file)?;
+    for warning in &loaded.plan.warnings {
+        print::err(&format!("warning: {warning}\n"));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::failed("cannot start threads").caused_by(&error))?;
+    let started = Instant::now();
+    let counters = Arc::new(JobCounters::default());
+    let name = loaded.file.job.clone();
+    let sources = loaded.file.sources.keys().cloned().collect::<Vec<_>>();
+    let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
+    let factory = |(name, plugin)| (name, Arc::new(plugin) as Arc<dyn OperatorFactory>);
+    let job = loaded.file.into_job(loaded.plan, loaded.plugins.into_iter().map(factory).collect());
+    let finished = runtime.block_on(drive(job, &counters, &sources, &sinks))?;
+    let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
+        names.iter().map(|name| of(counters.totals_of(name))).sum::<u64>()
+    };
+    let outcome = Outcome {
+        outcome: if finished.ended { "ended" } else { "stopped" },
+        job: name,
+        records_read: total(&sources, |totals| totals.records_out),
+        records_written: total(&sinks, |totals| totals.records_in),
+        resumed_from: finished.resumed_from.map(|epoch| epoch.0),
+        checkpoint: finished.epoch.map(|epoch| epoch.0),
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    print::out(&if args.json { outcome.json() } else { outcome.text() })
+}
+
+/// Runs the job with progress beside it, until its end or a second signal.
+async fn drive(
+    job: Job,
+    counters: &Arc<JobCounters>,
+    sources: &[Name],
+    sinks: &[Name],
+) -> Result<Finished, CliError> {
+    let unheard = |error| CliError::failed("cannot listen for signals").caused_by(&error);
+    let interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
+    let terminate = signal(SignalKind::terminate()).map_err(unheard)?;
+    let (stop, stopped) = watch::channel(false);
+    let progress = Progress::new(Arc::clone(counters), sources.to_vec(), sinks.to_vec());
+    tokio::select! {
+        outcome = crate::runtime::run(job, Arc::clone(counters), stopped) => outcome.map_err(|error| failed(&error)),
+        never = progress.show() => match never {},
+        never = stop_at_signal(interrupt, terminate, stop) => match never {},
+    }
+}
+
+fn failed(error: &RunError) -> CliError {
+    let failed = CliError::failed(error.to_string());
+    let failed = error.source().map_or(failed.clone(), |cause| failed.caused_by(cause));
+    error.help().map_or(failed.clone(), |help| failed.help(help))
+}
+
+/// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
+async fn stop_at_signal(mut interrupt: Signal, mut terminate: Signal, stop: watch::Sender<bool>) -> std::convert::Infallible {
+    let mut asked = false;
+    loop {
+        let number = tokio::select! {
+            _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+        };
+        if asked {
+            print::err("stopped at once; the next run continues from the last checkpoint\n");
+            std::process::exit(128 + number);
+        }
+        asked = true;
+        print::err("stopping with a checkpoint; a second signal stops at once\n");
+        stop.send_replace(true);
+    }
+}
+
+/// What is printed at the end.
+#[derive(serde::Serialize)]
+struct Outcome {
+    job: Name,
+    outcome: &'static str,
+    records_read: u64,
+    records_written: u64,
+    /// The checkpoint that the run started from.
+    resumed_from: Option<u64>,
+    /// The last one that it took; none if nothing had changed.
+    checkpoint: Option<u64>,
+    seconds: f64,
+}
+
+impl Outcome {
+    fn json(&self) -> String {
+        serde_json::to_string(self).expect("plain data") + "\n"
+    }
+
+    fn text(&self) -> String {
+        let name = &self.job;
+        let how = match self.outcome {
+            "ended" => "its input has ended",
+            _ => "stopped",
+        };
+        match (self.checkpoint, self.resumed_from) {
+            (None, Some(epoch)) if self.records_read == 0 => {
+                format!("{name}: nothing new since checkpoint {epoch}; {how}\n")
+            }
+            (None, _) => format!("{name}: nothing to do; {how}\n"),
+            (Some(epoch), resumed_from) => {
+                let from = resumed_from.map(|epoch| format!(", from checkpoint {epoch} on")).unwrap_or_default();
+                format!(
+                    "{name}: {how}; {} records read{from}, {} written in {:.1} s; all of it is committed with checkpoint {epoch}\n",
+                    count(self.records_read),
+                    count(self.records_written),
+                    self.seconds,
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Drives the coordinator of one attempt: brings it what has happened, does what it decides.
+//!
+//! Invariant: decisions are the coordinator's alone; this file only measures time, starts work and reports its outcome.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use super::upload::{Part, UploadError, upload};
+use super::{Finished, RunError};
+use crate::connector::{ConnectorError, SinkCommitter};
+use crate::crash;
+use crate::element::Barrier;
+use crate::id::{Attempt, Epoch, Name, TaskId};
+use crate::protocol::{Action, CommitPermit, Coordinator, Event, MaxParallelism, PublishReceipt};
+use crate::store::{CheckpointStore, MANIFEST_VERSION, Manifest, OperatorCheckpoint, StoreError};
+use crate::task::{TaskError, TaskEvent};
+use crate::telemetry::{CheckpointCompleted, CheckpointDiscarded, JobCounters, RetentionFailed};
+
+/// What the pump needs to know of the attempt.
+pub struct Attempted {
+    pub job: Name,
+    pub store: CheckpointStore,
+    pub attempt: Attempt,
+    pub resumed_from: Option<Epoch>,
+    pub slot: u32,
+    pub max_parallelism: MaxParallelism,
+    pub retain: NonZeroU32,
+    pub committers: BTreeMap<Name, Arc<dyn SinkCommitter>>,
+    pub counters: Arc<JobCounters>,
+}
+
+/// The running tasks and the ways to reach them.
+pub struct Running {
+    pub tasks: JoinSet<(TaskId, Result<(), TaskError>)>,
+    /// The names in each task's chain, for errors.
+    pub names: BTreeMap<TaskId, String>,
+    pub sources: BTreeSet<TaskId>,
+    /// To every source task.
+    pub barriers: Vec<mpsc::Sender<Barrier>>,
+    pub events: mpsc::UnboundedReceiver<TaskEvent>,
+}
+
+/// Work that runs beside the stream, when it is done.
+enum Done {
+    Uploaded { task: TaskId, epoch: Epoch, changed: bool, parts: Result<Vec<Part>, UploadError> },
+    Published { epoch: Epoch, receipt: Result<PublishReceipt, StoreError> },
+    Committed { epoch: Epoch, outcome: Result<(), CommitError> },
+    Retained(Result<(), StoreError>),
+}
+
+/// A sink whose output could not be committed for certain.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot commit the output of sink '{sink}'")]
+pub struct CommitError {
+    sink: Name,
+    source: ConnectorError,
+}
+
+pub struct Pump {
+    attempted: Attempted,
+    coordinator: Coordinator<Vec<Part>>,
+    running: Running,
+    work: JoinSet<Done>,
+    started: Instant,
+    /// Committables of epochs that are being published or committed, by sink.
+    committables: BTreeMap<Epoch, BTreeMap<Name, Vec<Vec<u8>>>>,
+    injected: BTreeMap<Epoch, Instant>,
+    /// The first real failure, with its causes; the coordinator sees only text.
+    failure: Option<RunError>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Pump {
+    pub fn new(
+        attempted: Attempted,
+        coordinator: Coordinator<Vec<Part>>,
+        running: Running,
+        started: Instant,
+        stop: watch::Receiver<bool>,
+    ) -> Pump {
+        Pump {
+            attempted,
+            coordinator,
+            running,
+            work: JoinSet::new(),
+            started,
+            committables: BTreeMap::new(),
+            injected: BTreeMap::new(),
+            failure: None,
+            stop,
+        }
+    }
+
+    /// Runs the attempt to its end and waits for all that it has started.
+    ///
+    /// # Errors
+    /// What made the attempt fail.
+    pub async fn run(mut self) -> Result<Finished, RunError> {
+        let outcome = loop {
+            let event = self.next_event().await;
+            let Some(event) = event else { continue };
+            if let Some(outcome) = self.step(event) {
+                break outcome;
+            }
+        };
+        // Sources stop when their barriers are gone; the others stop when their neighbours do.
+        self.running.barriers.clear();
+        self.running.events.close();
+        while let Some(joined) = self.running.tasks.join_next().await {
+            let failed = self.task_ended(joined);
+            debug_assert!(failed.is_none() || outcome.is_err(), "a task fails only before the job is finished");
+        }
+        self.work.shutdown().await;
+        match (outcome, self.failure) {
+            (Ok(finished), _) => Ok(finished),
+            (Err(_), Some(failure)) => Err(failure),
+            (Err(reason), None) => Err(RunError::Attempt { reason }),
+        }
+    }
+
+    async fn next_event(&mut self) -> Option<Event<Vec<Part>>> {
+        let deadline = self.coordinator.next_deadline().map(|deadline| self.started + deadline);
+        let tick = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(event) = self.running.events.recv() => self.task_event(event),
+            Some(done) = self.work.join_next() => self.work_done(done),
+            Some(joined) = self.running.tasks.join_next() => self.task_ended(joined),
+            Ok(()) = self.stop.changed() => Some(Event::StopRequested),
+            () = tick => Some(Event::Tick),
+        }
+    }
+
+    fn task_event(&mut self, event: TaskEvent) -> Option<Event<Vec<Part>>> {
+        match event {
+            TaskEvent::SourceEnded(task) => Some(Event::SourceEnded(task)),
+            TaskEvent::Snapshot { task, epoch, changed, parts } => {
+                let (store, attempt) = (self.attempted.store.clone(), self.attempted.attempt);
+                let counters = Arc::clone(&self.attempted.counters);
+                self.work.spawn(async move {
+                    let parts = upload(parts, epoch, store, attempt, &counters).await;
+                    Done::Uploaded { task, epoch, changed, parts }
+                });
+                None
+            }
+        }
+    }
+
+    fn work_done(&mut self, done: Result<Done, JoinError>) -> Option<Event<Vec<Part>>> {
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => return Some(self.panicked(&error)),
+        };
+        match done {
+            Done::Uploaded { task, epoch, changed, parts: Ok(snapshot) } => {
+                Some(Event::Acked { task, epoch, snapshot, changed })
+            }
+            Done::Uploaded { task, epoch, changed: _, parts: Err(source) } => {
+                let reason = self.failed(RunError::Snapshot { epoch, source });
+                Some(Event::SnapshotFailed { task, epoch, reason })
+            }
+            Done::Published { epoch: _, receipt: Ok(receipt) } => {
+                crash::point("runtime.published");
+                Some(Event::Published(receipt))
+            }
+            Done::Published { epoch, receipt: Err(source) } => {
+                let reason = self.failed(RunError::Publish { epoch, source });
+                Some(Event::PublishFailed { epoch, reason })
+            }
+            Done::Committed { epoch, outcome: Ok(()) } => {
+                crash::point("runtime.committed");
+                self.attempted.counters.committed(epoch);
+                let took = self.injected.remove(&epoch).map_or(Duration::ZERO, |injected| injected.elapsed());
+                CheckpointCompleted { epoch, took }.emit();
+                Some(Event::Committed(epoch))
+            }
+            Done::Committed { epoch, outcome: Err(source) } => {
+                let reason = self.failed(RunError::Commit { epoch, source });
+                Some(Event::CommitFailed { epoch, reason })
+            }
+            Done::Retained(Ok(())) => None,
+            Done::Retained(Err(error)) => {
+                RetentionFailed { error: &error }.emit();
+                None
+            }
+        }
+    }
+
+    /// A task that was cancelled tells nothing: the one that ended first does.
+    fn task_ended(
+        &mut self,
+        joined: Result<(TaskId, Result<(), TaskError>), JoinError>,
+    ) -> Option<Event<Vec<Part>>> {
+        match joined {
+            Ok((_, Ok(()))) => None,
+            Ok((task, Err(TaskError::Cancelled))) if !self.running.tasks.is_empty() => {
+                tracing::debug!(task = task.0, "task cancelled");
+                None
+            }
+            Ok((task, Err(source))) => {
+                let chain = self.running.names.get(&task).cloned().unwrap_or_default();
+                let reason = self.failed(RunError::Task { chain, source });
+                Some(Event::TaskFailed { task, reason })
+            }
+            Err(error) => Some(self.panicked(&error)),
+        }
+    }
+
+    /// A panic poisons the attempt, whichever task it was.
+    fn panicked(&mut self, error: &JoinError) -> Event<Vec<Part>> {
+        let reason = self.failed(RunError::Panicked { message: error.to_string() });
+        Event::TaskFailed { task: TaskId(u32::MAX), reason }
+    }
+
+    /// Keeps the first failure and gives its text for the coordinator.
+    fn failed(&mut self, error: RunError) -> String {
+        let reason = error.to_string();
+        self.failure.get_or_insert(error);
+        reason
+    }
+
+    /// Lets the coordinator decide and does what it says. The outcome, when there is one.
+    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<Finished, String>> {
+        let now = self.started.elapsed();
+        for action in self.coordinator.step(event, now) {
+            match action {
+                Action::InjectBarrier(barrier) => self.inject(barrier),
+                Action::Publish { epoch, ended, snapshots } => self.publish(epoch, ended, snapshots),
+                Action::Discard { epoch } => {
+                    self.injected.remove(&epoch);
+                    CheckpointDiscarded { epoch }.emit();
+                }
+                Action::Commit(permit) => self.commit(permit),
+                Action::Retain { committed } => self.retain(committed),
+                Action::Fail(reason) => return Some(Err(reason.to_string())),
+                Action::Finish { ended } => {
+                    let epoch = self.attempted.counters.committed_epoch();
+                    let resumed_from = self.attempted.resumed_from;
+                    return Some(Ok(Finished { ended, resumed_from, epoch }));
+                }
+            }
+        }
+        None
+    }
+
+    fn inject(&mut self, barrier: Barrier) {
+        self.injected.insert(barrier.epoch, Instant::now());
+        for source in &self.running.barriers {
+            // A source takes one barrier at a time and the coordinator injects no second one before it is through. A
+            // source that is gone has failed, which its task reports.
+            let _ = source.try_send(barrier);
+        }
+    }
+
+    fn publish(&mut self, epoch: Epoch, ended: bool, snapshots: BTreeMap<TaskId, Vec<Part>>) {
+        let mut subtasks: BTreeMap<Name, BTreeMap<u32, _>> = BTreeMap::new();
+        for (subtask, snapshot) in snapshots.into_values().flatten() {
+            subtasks.entry(subtask.operator).or_default().insert(subtask.index, snapshot);
+        }
+        let mut committables: BTreeMap<Name, Vec<Vec<u8>>> = BTreeMap::new();
+        for sink in self.attempted.committers.keys() {
+            let parts = subtasks.get(sink).into_iter().flat_map(BTreeMap::values);
+            let prepared = parts.map(|part| part.committable.clone()).filter(|committable| !committable.is_empty());
+            committables.insert(sink.clone(), prepared.collect());
+        }
+        self.committables.insert(epoch, committables);
+        let operators = subtasks.into_iter().map(|(name, subtasks)| {
+            let subtasks = subtasks.into_values().collect();
+            (name, OperatorCheckpoint { subtasks })
+        });
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let manifest = Manifest {
+            version: MANIFEST_VERSION,
+            job: self.attempted.job.clone(),
+            job_uid: self.attempted.store.job_uid().clone(),
+            slot: self.attempted.slot,
+            epoch,
+            attempt: self.attempted.attempt,
+            created_ms: created.as_millis() as u64,
+            ended,
+            max_parallelism: self.attempted.max_parallelism,
+            operators: operators.collect(),
+        };
+        let store = self.attempted.store.clone();
+        self.work.spawn(async move {
+            crash::point("runtime.publish.before");
+            Done::Published { epoch, receipt: store.publish(&manifest).await }
+        });
+    }
+
+    fn commit(&mut self, permit: CommitPermit) {
+        let epoch = permit.epoch();
+        let committables = self.committables.remove(&epoch).unwrap_or_default();
+        let committers = self.attempted.committers.clone();
+        self.work.spawn(async move {
+            let work = tokio::task::spawn_blocking(move || {
+                crash::point("runtime.commit.before");
+                commit_all(&permit, &committers, &committables)
+            });
+            Done::Committed { epoch, outcome: work.await.expect("committing does not panic") }
+        });
+    }
+
+    fn retain(&mut self, committed: Epoch) {
+        let (store, keep) = (self.attempted.store.clone(), self.attempted.retain);
+        let attempt = self.attempted.attempt;
+        self.work.spawn(async move { Done::Retained(store.retain(committed, keep, attempt).await.map(drop)) });
+    }
+}
+
+/// Commits every sink's part of an epoch, in the order of their names.
+///
+/// # Errors
+/// The first sink that fails.
+pub fn commit_all(
+    permit: &CommitPermit,
+    committers: &BTreeMap<Name, Arc<dyn SinkCommitter>>,
+    committables: &BTreeMap<Name, Vec<Vec<u8>>>,
+) -> Result<(), CommitError> {
+    for (sink, committer) in committers {
+        let prepared = committables.get(sink).map(Vec::as_slice).unwrap_or_default();
+        let failed = |source| CommitError { sink: sink.clone(), source };
+        committer.commit(permit, prepared).map_err(failed)?;
+        crash::point("runtime.commit.sink");
+    }
+    Ok(())
+}

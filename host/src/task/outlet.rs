@@ -1,0 +1,190 @@
+//! The downstream edges of a task: which record goes to which subtask.
+//!
+//! Invariant: records of one key leave in the order in which they came, and all of them go to the subtask that owns the key's
+//! group. Whatever isn't a batch is sent after all rows that came before it.
+
+use std::sync::Arc;
+
+use super::TaskError;
+use crate::channel::Sender;
+use crate::element::{Batch, Element};
+use crate::id::Name;
+use crate::protocol::MaxParallelism;
+
+/// A buffered batch leaves when it has this many rows,
+const ROWS_FLUSH: u32 = 1024;
+/// or this many bytes.
+const BYTES_FLUSH: usize = 256 << 10;
+
+/// How the rows of a batch are dealt to the subtasks of the next operator.
+pub enum Exchange {
+    /// All to the one subtask with this task's index.
+    Forward,
+    /// By the key's group.
+    Hash(MaxParallelism),
+    /// Batch by batch, in turn.
+    Rebalance { next: usize },
+}
+
+/// One edge out of a task.
+pub struct Outlet {
+    /// The output of the last operator of the chain that this edge takes.
+    port: u32,
+    /// Whom it feeds, for errors.
+    to: Name,
+    exchange: Exchange,
+    senders: Vec<Sender>,
+    /// Per sender, only for `Hash` with several of them.
+    buffers: Vec<Batch>,
+}
+
+impl Outlet {
+    /// # Panics
+    /// If there is no sender, or not exactly one for `Forward`.
+    pub fn new(port: u32, to: Name, exchange: Exchange, senders: Vec<Sender>) -> Outlet {
+        match exchange {
+            Exchange::Forward => assert_eq!(senders.len(), 1, "a forward edge has one receiver"),
+            Exchange::Hash(_) | Exchange::Rebalance { .. } => assert!(!senders.is_empty(), "an edge has a receiver"),
+        }
+        let buffers = senders.iter().map(|_| Batch::default()).collect();
+        Outlet { port, to, exchange, senders, buffers }
+    }
+
+    pub fn takes(&self, port: u32) -> bool {
+        self.port == port
+    }
+
+    /// Sends a batch, or buffers its rows until there are enough of them.
+    ///
+    /// # Errors
+    /// If a receiver is gone, or a record for a keyed operator has no key.
+    pub async fn send(&mut self, batch: Arc<Batch>) -> Result<(), TaskError> {
+        match &mut self.exchange {
+            Exchange::Forward => Ok(self.senders[0].send(Element::Batch(batch)).await?),
+            Exchange::Rebalance { next } => {
+                let sender = &self.senders[*next];
+                *next = (*next + 1) % self.senders.len();
+                Ok(sender.send(Element::Batch(batch)).await?)
+            }
+            Exchange::Hash(max_parallelism) => {
+                let max_parallelism = *max_parallelism;
+                self.require_keys(&batch)?;
+                if let [only] = &self.senders[..] {
+                    return Ok(only.send(Element::Batch(batch)).await?);
+                }
+                self.partition(&batch, max_parallelism);
+                self.send_buffers(|buffer| buffer.rows >= ROWS_FLUSH || buffer.bytes() >= BYTES_FLUSH).await
+            }
+        }
+    }
+
+    fn require_keys(&self, batch: &Batch) -> Result<(), TaskError> {
+        let missing = !batch.nulls.is_empty() && (0..batch.rows as usize).any(|row| batch.key(row).is_none());
+        if missing { Err(TaskError::MissingKey { to: self.to.clone() }) } else { Ok(()) }
+    }
+
+    fn partition(&mut self, batch: &Batch, max_parallelism: MaxParallelism) {
+        let parallelism = self.senders.len() as u32;
+        for row in batch.iter() {
+            let key = row.key.expect("checked by require_keys");
+            let subtask = max_parallelism.subtask(max_parallelism.key_group(key), parallelism);
+            self.buffers[subtask as usize].push(row);
+        }
+    }
+
+    async fn send_buffers(&mut self, due: impl Fn(&Batch) -> bool) -> Result<(), TaskError> {
+        for (sender, buffer) in self.senders.iter().zip(&mut self.buffers) {
+            if !buffer.is_empty() && due(buffer) {
+                let room = Batch::with_capacity(buffer.rows as usize, buffer.values.data.len());
+                let batch = std::mem::replace(buffer, room);
+                sender.send(Element::Batch(Arc::new(batch))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether rows wait for more of their kind.
+    pub fn has_buffered(&self) -> bool {
+        self.buffers.iter().any(|buffer| !buffer.is_empty())
+    }
+
+    /// # Errors
+    /// If a receiver is gone.
+    pub async fn flush(&mut self) -> Result<(), TaskError> {
+        self.send_buffers(|_| true).await
+    }
+
+    /// Sends what isn't a batch to every receiver, after the rows that are buffered.
+    ///
+    /// # Errors
+    /// If a receiver is gone.
+    pub async fn broadcast(&mut self, element: &Element) -> Result<(), TaskError> {
+        self.flush().await?;
+        for sender in &self.senders {
+            sender.send(element.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::{Capacity, Inputs, Received, link};
+    use crate::element::Row;
+
+    fn keyed(keys: impl Iterator<Item = u32>) -> Batch {
+        let mut batch = Batch::default();
+        for key in keys {
+            batch.push(Row { key: Some(&key.to_le_bytes()), value: Some(b"v"), timestamp: i64::from(key) });
+        }
+        batch
+    }
+
+    fn to() -> Name {
+        Name::new("count").expect("a good name")
+    }
+
+    #[tokio::test]
+    async fn every_key_goes_to_its_owner_and_keeps_its_order() {
+        let max = MaxParallelism::new(128).expect("in range");
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| link(Capacity::default())).unzip();
+        let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
+        for round in 0..3 {
+            outlet.send(Arc::new(keyed(round * 100..round * 100 + 200))).await.expect("receivers are there");
+        }
+        outlet.broadcast(&Element::End).await.expect("receivers are there");
+        let mut inputs = Inputs::new(receivers);
+        let (mut ended, mut seen) = (0, Vec::new());
+        while ended < 3 {
+            match inputs.recv().await {
+                Received::Element(subtask, Element::Batch(batch)) => {
+                    for row in batch.iter() {
+                        let key = row.key.expect("keyed");
+                        assert_eq!(max.subtask(max.key_group(key), 3) as usize, subtask);
+                        seen.push(row.timestamp);
+                    }
+                }
+                Received::Element(_, Element::End) => ended += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        seen.sort_unstable();
+        let mut expected: Vec<i64> = (0..3i64).flat_map(|round| round * 100..round * 100 + 200).collect();
+        expected.sort_unstable();
+        assert_eq!(seen, expected);
+    }
+
+    #[tokio::test]
+    async fn a_record_without_a_key_for_a_keyed_operator_is_an_error() {
+        let max = MaxParallelism::new(128).expect("in range");
+        for receivers in [1, 2] {
+            let (senders, _receivers): (Vec<_>, Vec<_>) = (0..receivers).map(|_| link(Capacity::default())).unzip();
+            let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
+            let mut batch = keyed(0..10);
+            batch.push(Row { key: None, value: Some(b"v"), timestamp: 0 });
+            let error = outlet.send(Arc::new(batch)).await.expect_err("row 10 has no key");
+            assert!(matches!(error, TaskError::MissingKey { .. }));
+        }
+    }
+}
