@@ -1,1 +1,91 @@
+//! A task: a chain of subtasks (source or inputs, operators, sink or outlets) that run in one thread.
+//!
+//! Invariant: a task handles one element at a time; a barrier cuts all its subtasks at the same place in the stream.
 
+mod chain;
+mod outlet;
+mod run;
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+pub use chain::{Chain, OperatorSlot, Tail};
+pub use outlet::{Exchange, Outlet};
+pub use run::{Head, Task};
+
+use crate::channel::Closed;
+use crate::connector::{ConnectorError, Prepare, SplitState};
+use crate::element::Barrier;
+use crate::guest::OperatorError;
+use crate::id::{Epoch, Name, SubtaskId, TaskId};
+use crate::state::{PendingSnapshot, StateError};
+use crate::store::StoreError;
+use crate::telemetry::SubtaskCounters;
+
+/// What a task tells the runtime.
+pub enum TaskEvent {
+    /// A source has nothing more to read.
+    SourceEnded(TaskId),
+    /// A barrier has passed; the parts still have to be made durable.
+    Snapshot { task: TaskId, epoch: Epoch, changed: bool, parts: Vec<PendingPart> },
+}
+
+/// One subtask's part of a checkpoint before it is durable.
+pub struct PendingPart {
+    pub subtask: SubtaskId,
+    pub splits: Vec<SplitState>,
+    /// Non-keyed state; empty means none.
+    pub operator_state: Vec<u8>,
+    pub keyed: Option<PendingSnapshot>,
+    pub prepare: Option<Prepare>,
+}
+
+/// How a task reaches the runtime and is reached by it.
+pub struct Wires {
+    pub events: mpsc::UnboundedSender<TaskEvent>,
+    /// Barriers to inject; only sources get any. Closed when the attempt ends.
+    pub barriers: mpsc::Receiver<Barrier>,
+}
+
+/// Why a task ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
+    #[error("the state of {subtask} failed")]
+    State { subtask: SubtaskId, source: StateError },
+    #[error("cannot read the state of {subtask} from the checkpoint")]
+    Restore { subtask: SubtaskId, source: StoreError },
+    #[error("a record without a key reached operator '{to}', which keeps its state by key")]
+    MissingKey { to: Name },
+    /// Another task has ended first; its error is the one that counts.
+    #[error("cancelled, since another task has ended")]
+    Cancelled,
+}
+
+impl TaskError {
+    /// What to do about it, where there is more to say than the error itself does.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            TaskError::Operator(error) => Some(error.help()),
+            TaskError::Restore { source, .. } => source.help(),
+            TaskError::MissingKey { .. } => {
+                Some("let the operator before it emit its records with a key (a file source has none)".to_owned())
+            }
+            TaskError::Connector(_) | TaskError::State { .. } | TaskError::Cancelled => None,
+        }
+    }
+}
+
+impl From<Closed> for TaskError {
+    fn from(_: Closed) -> TaskError {
+        TaskError::Cancelled
+    }
+}
+
+/// Counters of one subtask, shared with whoever shows progress.
+pub type Counters = Arc<SubtaskCounters>;
