@@ -5,6 +5,7 @@
 mod assemble;
 mod error;
 mod inputs;
+mod into_job;
 mod job_file;
 mod problem;
 mod raw;

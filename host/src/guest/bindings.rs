@@ -16,4 +16,4 @@ wasmtime::component::bindgen!({
 });
 
 pub(super) use exports::lockgate::operator::operator::Guest;
-pub(super) use lockgate::operator::types;
+pub(super) use self::lockgate::operator::types;

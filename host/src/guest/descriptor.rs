@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use crate::graph::OperatorFacts;
 use crate::id::Name;
 
 /// The most outputs, and the most tables, that an operator may declare.
@@ -101,6 +102,12 @@ impl Descriptor {
     /// Whether its input must be partitioned by key.
     pub fn is_keyed(&self) -> bool {
         !self.tables.is_empty()
+    }
+
+    /// What the plan needs to know.
+    pub fn facts(&self) -> OperatorFacts {
+        let outputs = self.outputs.iter().map(ToString::to_string).collect();
+        OperatorFacts { outputs, keyed: self.is_keyed() }
     }
 }
 
