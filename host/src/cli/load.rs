@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::cli::CliError;
+use crate::cli::inspect::refused;
 use crate::config::JobFile;
-use crate::graph::{OperatorFacts, Plan};
-use crate::guest::{Engine, GuestError, Plugin, default_cache_dir};
+use crate::graph::Plan;
+use crate::guest::{Engine, Plugin, default_cache_dir};
 use crate::id::Name;
 
 pub(super) struct Loaded {
@@ -25,23 +26,15 @@ pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
     // What is wrong with the graph is said before plugins are compiled.
     Plan::check_shape(&graph)?;
     let plugins = load_plugins(&file)?;
-    let facts = plugins.iter().map(|(name, plugin)| (name.clone(), facts(plugin))).collect();
+    let facts = plugins.iter().map(|(name, plugin)| (name.clone(), plugin.descriptor().facts())).collect();
     let plan = Plan::new(&graph, &facts)?;
     Ok(Loaded { file, plan, plugins })
 }
 
 fn load_plugins(file: &JobFile) -> Result<BTreeMap<Name, Plugin>, CliError> {
-    let refused = |error: GuestError| CliError::unusable(error.to_string()).help(error.help());
-    let engine = Engine::new(default_cache_dir()).map_err(refused)?;
+    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
     let plugin = |(name, operator): (&Name, &crate::config::OperatorConfig)| {
-        Ok((name.clone(), engine.load(name, &operator.wasm).map_err(refused)?))
+        Ok((name.clone(), engine.load(name, &operator.wasm).map_err(|error| refused(&error))?))
     };
     file.operators.iter().map(plugin).collect()
-}
-
-/// What the plan needs to know of an operator.
-fn facts(plugin: &Plugin) -> OperatorFacts {
-    let descriptor = plugin.descriptor();
-    let outputs = descriptor.outputs.iter().map(ToString::to_string).collect();
-    OperatorFacts { outputs, keyed: !descriptor.tables.is_empty() }
 }

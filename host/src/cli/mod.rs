@@ -15,8 +15,11 @@ pub mod checkpoint;
 mod checkpoint_verbs;
 mod error;
 pub mod inspect;
+mod load;
 pub mod new;
 mod print;
+mod progress;
+mod run;
 
 pub use error::{CliError, Exit};
 
@@ -26,6 +29,7 @@ Examples:
   lockgate build my-op                  compile it to a component
   lockgate inspect my-op/my_op.wasm     show what the component is
   lockgate check job.toml               show what a job means, and whether it can run
+  lockgate run job.toml                 run it to the end of its input, or until Ctrl-C
   lockgate checkpoint list job.toml     show what it could continue from
 
 Exit codes:
@@ -53,6 +57,7 @@ enum Verb {
     Build(build::Args),
     Inspect(inspect::Args),
     Check(check::Args),
+    Run(run::Args),
     Checkpoint(checkpoint_verbs::Args),
 }
 
@@ -63,6 +68,7 @@ impl Verb {
             Verb::Build(args) => build::run(args),
             Verb::Inspect(args) => inspect::run(args),
             Verb::Check(args) => check::run(args),
+            Verb::Run(args) => run::run(args),
             Verb::Checkpoint(args) => checkpoint_verbs::run(args),
         }
     }
@@ -74,6 +80,7 @@ impl Verb {
             Verb::Build(args) => args.json,
             Verb::Inspect(args) => args.json,
             Verb::Check(args) => args.json,
+            Verb::Run(args) => args.json,
             Verb::Checkpoint(args) => args.json(),
         }
     }
@@ -119,6 +126,7 @@ fn start_log(flag: Option<&str>) -> Result<(), CliError> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     Ok(())

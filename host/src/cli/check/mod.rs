@@ -2,17 +2,14 @@
 //!
 //! Invariant: it changes nothing: no folder is created, no lock taken, no record read.
 
-mod facts;
 mod places;
 mod report;
 
 use std::path::PathBuf;
 
+use crate::cli::load::load;
 use crate::cli::{CliError, print};
-use crate::config::JobFile;
-use crate::graph::Plan;
 
-use facts::load_plugins;
 use places::check_places;
 use report::Report;
 
@@ -47,13 +44,9 @@ enum GraphForm {
 /// # Errors
 /// The first thing for which the job can't run.
 pub fn run(args: &Args) -> Result<(), CliError> {
-    let file = JobFile::load(&args.job_file)?;
-    let graph = file.graph();
-    Plan::check_shape(&graph)?;
-    let plugins = load_plugins(&file)?;
-    let plan = Plan::new(&graph, &plugins.facts())?;
-    check_places(&file)?;
-    let report = Report::new(&file, &graph, &plan, &plugins);
+    let loaded = load(&args.job_file)?;
+    check_places(&loaded.file)?;
+    let report = Report::new(&loaded);
     let text = match (args.json, args.graph) {
         (true, GraphForm::Text | GraphForm::Dot) => report.json(),
         (false, GraphForm::Text) => report.to_string(),

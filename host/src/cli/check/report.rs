@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cli::check::facts::Plugins;
+use crate::cli::load::Loaded;
 use crate::config::JobFile;
 use crate::graph::{Edge, Exchange, Graph, Node, Plan, guarantees};
 
@@ -69,12 +69,15 @@ struct PathReport {
 }
 
 impl Report {
-    pub fn new(file: &JobFile, graph: &Graph, plan: &Plan, plugins: &Plugins) -> Report {
+    pub fn new(loaded: &Loaded) -> Report {
+        let Loaded { file, plan, plugins } = loaded;
+        let graph = &file.graph();
         let chains = plan.chains.iter().map(|chain| {
             let node = |node: &Node| NodeReport { name: node.name.to_string(), kind: node.kind.to_string() };
             ChainReport { nodes: chain.nodes.iter().map(|&id| node(plan.node(id))).collect(), tasks: chain.parallelism }
         });
-        let tables = plugins.0.iter().flat_map(|(operator, descriptor)| {
+        let tables = plugins.iter().flat_map(|(operator, plugin)| {
+            let descriptor = plugin.descriptor();
             descriptor.tables.iter().map(move |table| TableReport {
                 operator: operator.to_string(),
                 name: table.name.to_string(),
