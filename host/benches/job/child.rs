@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use lockgate_host::config::JobFile;
-use lockgate_host::graph::{OperatorFacts, Plan};
+use lockgate_host::graph::Plan;
 use lockgate_host::guest::{Engine, OperatorFactory, default_cache_dir};
 use lockgate_host::telemetry::JobCounters;
 use serde::{Deserialize, Serialize};
@@ -47,11 +47,7 @@ pub fn run(job_file: &Path, is_native: bool) -> anyhow::Result<()> {
         };
         factories.insert(name.clone(), factory);
     }
-    let facts = factories.iter().map(|(name, factory)| {
-        let descriptor = factory.descriptor();
-        let outputs = descriptor.outputs.iter().map(ToString::to_string).collect();
-        (name.clone(), OperatorFacts { outputs, keyed: !descriptor.tables.is_empty() })
-    });
+    let facts = factories.iter().map(|(name, factory)| (name.clone(), factory.descriptor().facts()));
     let plan = Plan::new(&graph, &facts.collect())?;
     let sources = file.sources.keys().cloned().collect::<Vec<_>>();
     let job = file.into_job(plan, factories);
