@@ -88,7 +88,8 @@ fn wall() -> Duration {
 /// The same keys in each epoch: a keyed count with a write-back cache in front.
 fn barriers(dir: &Path) -> KeyedSnapshot {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let mut state = KeyedState::open(options(&dir.join("barriers"), 256 << 20), &[], &|_, _| Ok(())).expect("empty state");
+    let mut state =
+        KeyedState::open(options(&dir.join("barriers"), 256 << 20), &[], &|_, _| Ok(())).expect("empty state");
     let (keys, values) = entries(0, ENTRIES);
     let (mut hand_over, mut upload) = (Times::default(), Times::default());
     let (mut freeze, mut last) = (Times::default(), None);
@@ -142,7 +143,9 @@ fn larger_than_memory(dir: &Path) {
     write.show("written beyond memory (wall)", 10_000);
     let all = (cpu() - before).as_nanos() as f64 / count as f64;
     println!("{:44} {all:8.1} ns an entry", "written beyond memory (CPU, with compaction)");
-    for (what, clock) in [("read cold, in batches of 1,000 (CPU)", cpu as fn() -> Duration), ("the same again (CPU)", cpu)] {
+    for (what, clock) in
+        [("read cold, in batches of 1,000 (CPU)", cpu as fn() -> Duration), ("the same again (CPU)", cpu)]
+    {
         let mut read = Times::default();
         for round in 0..20 {
             let (keys, _) = entries(round * 77_777 % count, 1000);

@@ -289,9 +289,6 @@ mod tests {
         assert!(matches!(broken(|b| b.rows = 3), Err(Malformed::Length { .. })));
         assert!(matches!(broken(|b| b.rows = u32::MAX), Err(Malformed::Length { .. })));
         assert!(matches!(broken(|b| b.nulls.push(0)), Err(Malformed::Nulls { .. })));
-        assert!(matches!(
-            broken(|b| b.timestamps.truncate(8)),
-            Err(Malformed::Timestamps { .. })
-        ));
+        assert!(matches!(broken(|b| b.timestamps.truncate(8)), Err(Malformed::Timestamps { .. })));
     }
 }

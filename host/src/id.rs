@@ -48,9 +48,7 @@ pub struct Name(Arc<str>);
 
 /// A name that can't be used.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "'{name}' is not a usable name: take 1 to 64 letters, digits, '_' or '-', starting with a letter or digit"
-)]
+#[error("'{name}' is not a usable name: take 1 to 64 letters, digits, '_' or '-', starting with a letter or digit")]
 pub struct BadName {
     name: String,
 }

@@ -155,7 +155,12 @@ pub fn checkpoints(records: u64, keys: u64, pairs: usize) -> anyhow::Result<()> 
     }
     let rate = |figures: &Figures| figures.records as f64 / figures.wall_s;
     line("checkpoints taken", &Spread::of(figures.iter().map(|(on, _)| on.checkpoints as f64)), "", "");
-    line("on / off, throughput", &Spread::of(figures.iter().map(|(on, off)| rate(on) / rate(off))), "times", "at least 0.95");
+    line(
+        "on / off, throughput",
+        &Spread::of(figures.iter().map(|(on, off)| rate(on) / rate(off))),
+        "times",
+        "at least 0.95",
+    );
     line("on / off, CPU", &Spread::of(figures.iter().map(|(on, off)| on.cpu_s / off.cpu_s)), "times", "");
     Ok(())
 }

@@ -108,7 +108,12 @@ pub fn memory(records: u64) -> anyhow::Result<()> {
     let mut peaks = Vec::new();
     for size in [records / 10, records, records * 4] {
         let figures = crate::case::count_once(&bench, size)?;
-        line(&format!("peak of a count over {size} records"), &Spread::of([figures.peak_rss_bytes as f64 / 1048576.0]), "MiB", "");
+        line(
+            &format!("peak of a count over {size} records"),
+            &Spread::of([figures.peak_rss_bytes as f64 / 1048576.0]),
+            "MiB",
+            "",
+        );
         peaks.push(figures.peak_rss_bytes as f64);
     }
     line("peak, last / second", &Spread::of([peaks[2] / peaks[1]]), "times", "about 1");

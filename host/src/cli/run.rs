@@ -70,12 +70,7 @@ pub fn run(args: &Args) -> Result<(), CliError> {
 }
 
 /// Runs the job with progress beside it, until its end or a second signal.
-async fn drive(
-    job: Job,
-    counters: &Arc<JobCounters>,
-    sources: &[Name],
-    sinks: &[Name],
-) -> Result<Finished, CliError> {
+async fn drive(job: Job, counters: &Arc<JobCounters>, sources: &[Name], sinks: &[Name]) -> Result<Finished, CliError> {
     let unheard = |error| CliError::failed("cannot listen for signals").caused_by(&error);
     let interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
     let terminate = signal(SignalKind::terminate()).map_err(unheard)?;
@@ -95,7 +90,11 @@ fn failed(error: &RunError) -> CliError {
 }
 
 /// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
-async fn stop_at_signal(mut interrupt: Signal, mut terminate: Signal, stop: watch::Sender<bool>) -> std::convert::Infallible {
+async fn stop_at_signal(
+    mut interrupt: Signal,
+    mut terminate: Signal,
+    stop: watch::Sender<bool>,
+) -> std::convert::Infallible {
     let mut asked = false;
     loop {
         let number = tokio::select! {

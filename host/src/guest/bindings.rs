@@ -15,5 +15,5 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: false },
 });
 
-pub(super) use exports::lockgate::operator::operator::Guest;
 pub(super) use self::lockgate::operator::types;
+pub(super) use exports::lockgate::operator::operator::Guest;

@@ -96,8 +96,12 @@ impl RunError {
             RunError::Store { source, .. } | RunError::Publish { source, .. } => source.help(),
             RunError::Snapshot { source, .. } => source.help(),
             RunError::Task { source, .. } => source.help(),
-            RunError::WorkFolder { .. } => Some("check its permissions and the disk; job.state_dir says where it is".to_owned()),
-            RunError::Panicked { .. } => Some("please report it; nothing is lost, so the job can be run again".to_owned()),
+            RunError::WorkFolder { .. } => {
+                Some("check its permissions and the disk; job.state_dir says where it is".to_owned())
+            }
+            RunError::Panicked { .. } => {
+                Some("please report it; nothing is lost, so the job can be run again".to_owned())
+            }
             RunError::Refused { .. }
             | RunError::Connector { .. }
             | RunError::Commit { .. }

@@ -196,10 +196,7 @@ impl Pump {
     }
 
     /// A task that was cancelled tells nothing: the one that ended first does.
-    fn task_ended(
-        &mut self,
-        joined: Result<(TaskId, Result<(), TaskError>), JoinError>,
-    ) -> Option<Event<Vec<Part>>> {
+    fn task_ended(&mut self, joined: Result<(TaskId, Result<(), TaskError>), JoinError>) -> Option<Event<Vec<Part>>> {
         match joined {
             Ok((_, Ok(()))) => None,
             Ok((task, Err(TaskError::Cancelled))) if !self.running.tasks.is_empty() => {

@@ -66,14 +66,8 @@ pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
     let attempt = store.claim_attempt().await.map_err(store_failed)?;
     crash::point("recover.claimed");
     let work_folder = new_work_folder(job, attempt)?;
-    let mut recovered = Recovered {
-        store,
-        attempt,
-        manifest: None,
-        committers: BTreeMap::new(),
-        work_folder,
-        _locks: locks,
-    };
+    let mut recovered =
+        Recovered { store, attempt, manifest: None, committers: BTreeMap::new(), work_folder, _locks: locks };
     for (sink, options) in &job.sinks {
         let node = job.plan.nodes.iter().find(|node| node.name == *sink).expect("the plan has every sink");
         let context = recovered.context(job, sink, node.parallelism);

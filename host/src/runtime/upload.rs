@@ -69,8 +69,7 @@ pub async fn upload(
             // It waits for the disk.
             let prepared = tokio::task::spawn_blocking(prepare).await;
             let prepared = prepared.map_err(|_| UploadError::Panicked { subtask: subtask.clone() })?;
-            snapshot.committable =
-                prepared.map_err(|source| UploadError::Sink { subtask: subtask.clone(), source })?;
+            snapshot.committable = prepared.map_err(|source| UploadError::Sink { subtask: subtask.clone(), source })?;
         }
         done.push((subtask, snapshot));
     }

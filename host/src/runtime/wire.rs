@@ -108,13 +108,7 @@ impl Wiring<'_> {
         names.collect::<Vec<_>>().join(" -> ")
     }
 
-    fn task(
-        &self,
-        task: &graph::Task,
-        senders: Senders,
-        receivers: Receivers,
-        wires: Wires,
-    ) -> Result<Open, RunError> {
+    fn task(&self, task: &graph::Task, senders: Senders, receivers: Receivers, wires: Wires) -> Result<Open, RunError> {
         let nodes = &self.plan.chain(task.chain).nodes;
         let mut operators = Vec::<OpenOperator>::new();
         let mut head = None;

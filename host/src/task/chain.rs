@@ -180,7 +180,13 @@ impl Chain {
         match &mut self.tail {
             Tail::Sink { subtask, writer, .. } => {
                 let (subtask, prepare) = (subtask.clone(), Some(writer.prepare(epoch)?));
-                parts.push(PendingPart { subtask, splits: Vec::new(), operator_state: Vec::new(), keyed: None, prepare });
+                parts.push(PendingPart {
+                    subtask,
+                    splits: Vec::new(),
+                    operator_state: Vec::new(),
+                    keyed: None,
+                    prepare,
+                });
             }
             Tail::Outlets(_) => {}
         }

@@ -18,9 +18,16 @@ const LINGER: Duration = Duration::from_millis(5);
 
 /// Where a task gets its elements from.
 pub enum Head {
-    Source { subtask: SubtaskId, reader: Box<dyn SourceReader>, counters: Counters },
+    Source {
+        subtask: SubtaskId,
+        reader: Box<dyn SourceReader>,
+        counters: Counters,
+    },
     /// Channels, and for each the input port of the first operator that it feeds.
-    Inputs { inputs: Inputs, ports: Vec<u32> },
+    Inputs {
+        inputs: Inputs,
+        ports: Vec<u32>,
+    },
 }
 
 /// A task that is ready to run.

@@ -81,7 +81,9 @@ fn check_folder(what: &str, path: &Path, key: &str) -> Result<(), CliError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             // What stands above it is the one to name.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
-            Err(error) => return Err(help(CliError::unusable(format!("cannot look at {what} {shown}")).caused_by(&error))),
+            Err(error) => {
+                return Err(help(CliError::unusable(format!("cannot look at {what} {shown}")).caused_by(&error)));
+            }
         }
     }
     Ok(())
