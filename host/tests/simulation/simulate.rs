@@ -154,6 +154,7 @@ impl Simulation<'_> {
                         }
                         Some(End::Failed) => {
                             self.story.failures += 1;
+                            self.faults_left = self.faults_left.saturating_sub(1);
                             process = Process::Recovering(Recovery::Identify);
                         }
                     }

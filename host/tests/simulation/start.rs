@@ -44,6 +44,11 @@ impl Attempt {
         let sources = (0..scenario.sources).map(TaskId).collect::<Vec<_>>();
         let last_published = from.filter(|_| scenario.mutation != Some(Mutation::ReusesEpochs));
         let injected = sources.iter().map(|&source| (source, VecDeque::new())).collect();
+        let mut options = scenario.options;
+        if *shared.faults_left == 0 {
+            // A timeout that is too short for the job is a fault as well, which must stop at some time.
+            options.timeout = Duration::from_secs(60);
+        }
         let start = Duration::ZERO;
         Ok(Attempt {
             number,
@@ -52,7 +57,7 @@ impl Attempt {
             tasks,
             channels,
             injected,
-            coordinator: Coordinator::new(scenario.options, ids, sources.into_iter().collect(), last_published, start),
+            coordinator: Coordinator::new(options, ids, sources.into_iter().collect(), last_published, start),
             mailbox: Vec::new(),
             uploads: Vec::new(),
             operations: Vec::new(),
