@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use super::base::{Base, Sequence};
+use super::flusher::Consolidated;
+use super::queue::{Covers, Sealed};
 use super::segment::Segment;
 use super::snapshot::Delta;
 use crate::id::Epoch;
@@ -64,13 +66,6 @@ pub fn decide(facts: Facts) -> Step {
     if long && !facts.next_is_pending { Step::DeltaThenBase } else { Step::Delta }
 }
 
-/// A segment sealed at a barrier, for the thread that moves it to disk.
-pub struct SealedAtBarrier {
-    pub segment: Arc<Segment>,
-    /// Captured when the database holds exactly this segment and those before.
-    pub capture: Option<Arc<Base>>,
-}
-
 impl Chain {
     pub fn new(base: Option<Arc<Base>>, uncovered: bool) -> Chain {
         // A restored base has the number 0.
@@ -83,13 +78,27 @@ impl Chain {
         self.deltas.push(delta(sequence));
     }
 
+    /// All deltas.
+    pub fn covers(&self) -> Option<Covers> {
+        let (first, last) = (self.deltas.first()?.sequence, self.deltas.last()?.sequence);
+        Some(Covers { first, last })
+    }
+
+    /// Takes one delta in the place of those that were merged. If a base took their place already, it isn't needed.
+    pub fn consolidate(&mut self, Consolidated { covers, segment }: Consolidated) {
+        let is_covered = |delta: &Arc<Delta>| covers.first <= delta.sequence && delta.sequence <= covers.last;
+        let Some(last) = self.deltas.iter().rposition(is_covered) else { return };
+        self.deltas[last] = Delta::consolidated(covers, self.deltas[last].epoch, segment);
+        self.deltas.retain(|delta| !(covers.first <= delta.sequence && delta.sequence < covers.last));
+    }
+
     /// Some writes will be in no delta.
     pub fn set_uncovered(&mut self) {
         self.uncovered = true;
     }
 
     /// Takes up what was written since the last barrier. Gives what is to be moved to disk, if anything.
-    pub fn seal(&mut self, epoch: Epoch, segment: Arc<Segment>, memory_bytes_max: u64) -> Option<SealedAtBarrier> {
+    pub fn seal(&mut self, epoch: Epoch, segment: Arc<Segment>, memory_bytes_max: u64) -> Option<Sealed> {
         self.adopt();
         let step = decide(self.facts(&segment, memory_bytes_max));
         if step == Step::Keep {
@@ -107,10 +116,12 @@ impl Chain {
             }
         };
         let capture = capture.map(|base| Arc::clone(base));
+        let mut covers = None;
         if step != Step::Base {
             self.deltas.push(Delta::new(sequence, epoch, Arc::clone(&segment)));
+            covers = Some(Covers { first: sequence, last: sequence });
         }
-        Some(SealedAtBarrier { segment, capture })
+        Some(Sealed { segment, covers, capture })
     }
 
     /// What a snapshot consists of at this moment.

@@ -1,26 +1,31 @@
-//! The thread that moves sealed segments from memory into RocksDB, and captures bases in between.
+//! The thread that merges sealed segments, moves them from memory into RocksDB, and captures bases in between.
 //!
 //! Invariant: only this thread changes the database, segment by segment in the order in which they were sealed. So an image that
 //! is captured right after a segment holds that one and those before it, and nothing else: what is sealed meanwhile waits. A
-//! segment leaves memory only when the database has it.
+//! segment leaves memory only when the database, or another segment in its place, has what it held.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use super::base::{Base, Captured};
 use super::error::StateError;
-use super::merge::Merged;
+use super::merge::{self, Merged};
+use super::queue::{Covers, Queue, Sealed, Work};
 use super::rocks::{BlockCache, Rocks};
 use super::segment::Segment;
+use super::spares::Spares;
 use crate::crash;
 use crate::id::SubtaskId;
 
-/// Segments in memory above which they are merged: each is looked into for every key that isn't found before.
-const SEGMENTS_MAX: usize = 16;
 /// How often a database that is behind with compaction is asked again.
 const BEHIND_POLL: Duration = Duration::from_millis(5);
+
+/// Deltas as one segment that is at most half as large.
+pub struct Consolidated {
+    pub covers: Covers,
+    pub segment: Arc<Segment>,
+}
 
 pub struct Flusher {
     subtask: SubtaskId,
@@ -28,33 +33,18 @@ pub struct Flusher {
     cache: BlockCache,
     /// Sealed bytes above which segments are moved to disk.
     flush_bytes: usize,
-    queue: Mutex<Queue>,
+    spares: Spares,
+    shared: Mutex<Shared>,
     changed: Condvar,
     /// Opened when it is first needed.
     rocks: OnceLock<Rocks>,
 }
 
 #[derive(Default)]
-struct Queue {
-    /// Oldest first.
-    sealed: VecDeque<Sealed>,
-    sealed_bytes: usize,
-    /// Somebody waits for memory.
-    urgent: bool,
-    stop: bool,
+struct Shared {
+    queue: Queue,
+    consolidated: Vec<Consolidated>,
     failure: Option<Arc<StateError>>,
-}
-
-struct Sealed {
-    segment: Arc<Segment>,
-    capture: Option<Arc<Base>>,
-}
-
-impl Sealed {
-    /// A base that only the queue holds is one that no snapshot asks for any more.
-    fn is_capture_wanted(&self) -> bool {
-        self.capture.as_ref().is_some_and(|base| Arc::strong_count(base) > 1)
-    }
 }
 
 impl Flusher {
@@ -64,39 +54,39 @@ impl Flusher {
         work_dir: PathBuf,
         cache: BlockCache,
         flush_bytes: usize,
+        spares: Spares,
         rocks: Option<Rocks>,
     ) -> Arc<Flusher> {
         let rocks = rocks.map(OnceLock::from).unwrap_or_default();
-        let (queue, changed) = Default::default();
-        Arc::new(Flusher { subtask, work_dir, cache, flush_bytes, queue, changed, rocks })
+        let (shared, changed) = Default::default();
+        Arc::new(Flusher { subtask, work_dir, cache, flush_bytes, spares, shared, changed, rocks })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no panic under this lock")
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().expect("no panic under this lock")
     }
 
     /// # Errors
     /// If work in the background has failed.
     pub fn check(&self) -> Result<(), StateError> {
-        self.check_queue(&self.lock())
+        self.check_shared(&self.lock())
     }
 
-    fn check_queue(&self, queue: &Queue) -> Result<(), StateError> {
-        match &queue.failure {
+    fn check_shared(&self, shared: &Shared) -> Result<(), StateError> {
+        match &shared.failure {
             Some(source) => Err(StateError::Background { subtask: self.subtask.clone(), source: Arc::clone(source) }),
             None => Ok(()),
         }
     }
 
-    /// Hands over a segment. `capture`: a base to be captured behind it.
+    /// Hands over a segment.
     ///
     /// # Errors
     /// If work in the background has failed.
-    pub fn push(&self, segment: Arc<Segment>, capture: Option<Arc<Base>>) -> Result<(), StateError> {
-        let mut queue = self.lock();
-        self.check_queue(&queue)?;
-        queue.sealed_bytes += segment.bytes();
-        queue.sealed.push_back(Sealed { segment, capture });
+    pub fn push(&self, sealed: Sealed) -> Result<(), StateError> {
+        let mut shared = self.lock();
+        self.check_shared(&shared)?;
+        shared.queue.push(sealed);
         self.changed.notify_all();
         Ok(())
     }
@@ -106,21 +96,26 @@ impl Flusher {
     /// # Errors
     /// If work in the background has failed.
     pub fn wait_for_memory(&self, sealed_bytes_max: usize) -> Result<(), StateError> {
-        let mut queue = self.lock();
-        while queue.sealed_bytes > sealed_bytes_max {
-            self.check_queue(&queue)?;
-            queue.urgent = true;
+        let mut shared = self.lock();
+        while shared.queue.bytes() > sealed_bytes_max {
+            self.check_shared(&shared)?;
+            shared.queue.urgent = true;
             self.changed.notify_all();
-            queue = self.changed.wait(queue).expect("no panic under this lock");
+            shared = self.changed.wait(shared).expect("no panic under this lock");
         }
-        queue.urgent = false;
-        self.check_queue(&queue)
+        shared.queue.urgent = false;
+        self.check_shared(&shared)
     }
 
     /// The sealed segments that are in memory, newest first. Whatever isn't among them is in [`rocks`](Self::rocks), if that
     /// is asked for afterwards.
     pub fn segments(&self) -> Vec<Arc<Segment>> {
-        self.lock().sealed.iter().rev().map(|sealed| Arc::clone(&sealed.segment)).collect()
+        self.lock().queue.segments().cloned().collect()
+    }
+
+    /// What was merged since the last time, in order.
+    pub fn take_consolidated(&self) -> Vec<Consolidated> {
+        std::mem::take(&mut self.lock().consolidated)
     }
 
     /// The database; `None` while nothing is in it.
@@ -130,7 +125,7 @@ impl Flusher {
 
     /// Ends the thread. Images that a snapshot still waits for are captured first.
     pub fn stop(&self) {
-        self.lock().stop = true;
+        self.lock().queue.stop = true;
         self.changed.notify_all();
     }
 
@@ -144,41 +139,47 @@ impl Flusher {
     }
 
     fn run_until_stopped(&self) -> Result<(), StateError> {
-        while let Some((segments, capture)) = self.next_work() {
-            self.flush(&segments)?;
-            if let Some(base) = capture {
-                self.capture(&base)?;
+        loop {
+            match self.next_work() {
+                Work::Wait => {}
+                Work::Merge(segments, covers) => self.merge(&segments, covers),
+                Work::Flush(segments, capture) => {
+                    self.flush(&segments)?;
+                    if let Some(base) = capture {
+                        self.capture(&base)?;
+                    }
+                    self.release(|shared| shared.queue.remove(segments.len()));
+                    self.wait_for_compaction();
+                }
+                Work::Stop => return Ok(()),
             }
-            self.release(segments.len());
-            self.wait_for_compaction();
         }
-        Ok(())
     }
 
-    /// Waits for work: segments, oldest first, up to the first behind which an image is to be captured.
-    fn next_work(&self) -> Option<(Vec<Arc<Segment>>, Option<Arc<Base>>)> {
-        let mut queue = self.lock();
-        while !self.is_due(&queue) {
-            if queue.stop {
-                return None;
+    /// Waits for something to do.
+    fn next_work(&self) -> Work {
+        let mut shared = self.lock();
+        loop {
+            match shared.queue.next_work(self.flush_bytes) {
+                Work::Wait => shared = self.changed.wait(shared).expect("no panic under this lock"),
+                work @ (Work::Merge(..) | Work::Flush(..) | Work::Stop) => return work,
             }
-            queue = self.changed.wait(queue).expect("no panic under this lock");
         }
-        let captured = queue.sealed.iter().position(|sealed| sealed.capture.is_some());
-        let count = captured.map_or(queue.sealed.len(), |index| index + 1);
-        let segments = queue.sealed.iter().take(count).map(|sealed| Arc::clone(&sealed.segment)).collect();
-        // It stays in the queue as well, to be told if this thread fails.
-        let capture = captured.filter(|&index| queue.sealed[index].is_capture_wanted());
-        let capture = capture.and_then(|index| queue.sealed[index].capture.clone());
-        Some((segments, capture))
     }
 
-    fn is_due(&self, queue: &Queue) -> bool {
-        if queue.sealed.iter().any(Sealed::is_capture_wanted) {
-            return true;
-        }
-        let full = queue.sealed_bytes >= self.flush_bytes || queue.sealed.len() >= SEGMENTS_MAX;
-        !queue.stop && !queue.sealed.is_empty() && (queue.urgent || full)
+    fn merge(&self, segments: &[Arc<Segment>], covers: Option<Covers>) {
+        let bytes: usize = segments.iter().map(|segment| segment.bytes()).sum();
+        let bytes_max = (bytes / 2).min(self.flush_bytes / 2);
+        let Some(segment) = merge::in_memory(segments, bytes_max, &self.spares) else {
+            self.lock().queue.set_unmergeable(segments.len());
+            return;
+        };
+        let segment = Arc::new(segment);
+        self.release(|shared| {
+            let consolidated = covers.map(|covers| Consolidated { covers, segment: Arc::clone(&segment) });
+            shared.consolidated.extend(consolidated);
+            shared.queue.replace(segments.len(), Sealed { segment, covers, capture: None })
+        });
     }
 
     fn flush(&self, segments: &[Arc<Segment>]) -> Result<(), StateError> {
@@ -207,32 +208,31 @@ impl Flusher {
         Ok(())
     }
 
-    /// The oldest segments are in the database.
-    fn release(&self, count: usize) {
-        let mut queue = self.lock();
-        let released: Vec<_> = queue.sealed.drain(..count).collect();
-        queue.sealed_bytes -= released.iter().map(|sealed| sealed.segment.bytes()).sum::<usize>();
+    /// Takes segments out of memory.
+    fn release(&self, take: impl FnOnce(&mut Shared) -> Vec<Sealed>) {
+        let mut shared = self.lock();
+        let released = take(&mut shared);
         self.changed.notify_all();
-        drop(queue);
+        drop(shared);
         // Freeing them takes time: not under the lock.
         drop(released);
     }
 
     fn wait_for_compaction(&self) {
-        let mut queue = self.lock();
-        while !queue.stop && self.rocks.get().is_some_and(Rocks::is_behind) {
-            queue = self.changed.wait_timeout(queue, BEHIND_POLL).expect("no panic under this lock").0;
+        let mut shared = self.lock();
+        while !shared.queue.stop && self.rocks.get().is_some_and(Rocks::is_behind) {
+            shared = self.changed.wait_timeout(shared, BEHIND_POLL).expect("no panic under this lock").0;
         }
     }
 
     /// Tells everybody who waits, and whoever comes, that no more work will be done.
     fn fail(&self, error: StateError) {
         let error = Arc::new(error);
-        let mut queue = self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for base in queue.sealed.iter_mut().filter_map(|sealed| sealed.capture.take()) {
+        let mut shared = self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for base in shared.queue.captures() {
             base.failed(Arc::clone(&error));
         }
-        queue.failure = Some(error);
+        shared.failure = Some(error);
         self.changed.notify_all();
     }
 }

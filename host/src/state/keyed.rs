@@ -15,6 +15,7 @@ use super::error::StateError;
 use super::flusher::Flusher;
 use super::key_space::{KeySpace, Rows, bit};
 use super::lookup;
+use super::queue::{Covers, Sealed};
 use super::restore::{self, Fetch, Restored};
 use super::rocks::BlockCache;
 use super::scan::{self, Page};
@@ -92,7 +93,9 @@ impl KeyedState {
         let Restored { tables, rocks, chain, known, deltas } = restore::open(&options, restored, fetch)?;
         let memory_bytes_max = options.memory_bytes_max.clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX);
         let StateOptions { work_dir, subtask, key_groups, max_parallelism, block_cache, .. } = options;
-        let flusher = Flusher::new(subtask.clone(), work_dir.clone(), block_cache, memory_bytes_max / 4, rocks);
+        let spares = Spares::new(memory_bytes_max / 8);
+        let current = Staging::new(spares.clone());
+        let flusher = Flusher::new(subtask.clone(), work_dir.clone(), block_cache, memory_bytes_max / 4, spares, rocks);
         let thread = std::thread::Builder::new().name(format!("state-{}", subtask.index)).spawn({
             let flusher = Arc::clone(&flusher);
             move || flusher.run()
@@ -104,13 +107,13 @@ impl KeyedState {
             source,
         })?;
         let space = KeySpace { subtask: subtask.clone(), key_groups, max_parallelism, tables };
-        let current = Staging::default();
         let mut state = KeyedState { space, memory_bytes_max, current, chain, known, flusher, thread: Some(thread) };
+        let mut covers = state.chain.covers();
         for delta in deltas {
-            delta.fetch(&subtask, key_groups, fetch, |key, value| state.put_restored(key, value))?;
+            delta.fetch(&subtask, key_groups, fetch, |key, value| state.put_restored(key, value, &mut covers))?;
         }
         state.current.accept();
-        state.seal_current()?;
+        state.seal_current(covers)?;
         Ok(state)
     }
 
@@ -177,7 +180,7 @@ impl KeyedState {
             return self.flusher.check();
         }
         self.chain.set_uncovered();
-        self.seal_current()
+        self.seal_current(None)
     }
 
     /// The call failed: its writes never were.
@@ -194,9 +197,12 @@ impl KeyedState {
     /// If there are staged writes: the caller accepts or discards those of each call.
     pub fn freeze(&mut self, epoch: Epoch) -> Result<PendingSnapshot, StateError> {
         self.flusher.check()?;
+        for consolidated in self.flusher.take_consolidated() {
+            self.chain.consolidate(consolidated);
+        }
         let segment = Arc::new(self.current.seal());
         if let Some(sealed) = self.chain.seal(epoch, segment, self.memory_bytes_max as u64) {
-            self.flusher.push(sealed.segment, sealed.capture)?;
+            self.flusher.push(sealed)?;
         }
         let (base, deltas) = self.chain.parts();
         Ok(PendingSnapshot {
@@ -235,20 +241,27 @@ impl KeyedState {
     }
 
     /// Moves the accepted writes behind those that wait for the disk, and waits until few enough do.
-    fn seal_current(&mut self) -> Result<(), StateError> {
+    fn seal_current(&mut self, covers: Option<Covers>) -> Result<(), StateError> {
         let segment = self.current.seal();
         if !segment.is_empty() {
-            self.flusher.push(Arc::new(segment), None)?;
+            self.flusher.push(Sealed { segment: Arc::new(segment), covers, capture: None })?;
         }
         self.flusher.wait_for_memory(self.memory_bytes_max / 2)
     }
 
-    /// Takes an entry of a restored delta, which later snapshots hold as it is.
-    fn put_restored(&mut self, key: &KeyRef<'_>, value: Option<&[u8]>) -> Result<(), StateError> {
+    /// Takes an entry of a restored delta, which later snapshots hold as it is. `covers`: the deltas that the current segment
+    /// will hold in the end; none if it gets too large for that.
+    fn put_restored(
+        &mut self,
+        key: &KeyRef<'_>,
+        value: Option<&[u8]>,
+        covers: &mut Option<Covers>,
+    ) -> Result<(), StateError> {
         self.current.put(key, value);
         if self.current.bytes() >= self.memory_bytes_max / 4 {
+            *covers = None;
             self.current.accept();
-            self.seal_current()?;
+            self.seal_current(None)?;
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
-//! Several segments as one sorted run of entries.
+//! Several segments as one: sorted, for the database, or as another segment.
 //!
 //! Invariant: of each key exactly the newest entry comes out.
 
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Place;
 
-use super::entry::Entry;
-use super::segment::{Segment, Slot};
+use super::entry::{self, Entry};
+use super::segment::{SLOT_BYTES, Segment, Slot};
+use super::spares::Spares;
 
 /// An entry and the beginning of its stored key, which decides most comparisons.
-struct Place {
+struct Located {
     head: u128,
     segment: u32,
     offset: u32,
@@ -19,7 +21,7 @@ struct Place {
 /// The newest entry of each key, sorted by key.
 pub struct Merged<'a> {
     segments: &'a [Arc<Segment>],
-    places: Vec<Place>,
+    places: Vec<Located>,
 }
 
 impl<'a> Merged<'a> {
@@ -27,7 +29,7 @@ impl<'a> Merged<'a> {
     pub fn of(segments: &'a [Arc<Segment>]) -> Merged<'a> {
         let mut places = newest(segments);
         places.sort_unstable_by(|a, b| {
-            let key = |place: &Place| segments[place.segment as usize].entry(place.offset).key;
+            let key = |place: &Located| segments[place.segment as usize].entry(place.offset).key;
             a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b)))
         });
         Merged { segments, places }
@@ -38,7 +40,30 @@ impl<'a> Merged<'a> {
     }
 }
 
-fn newest(segments: &[Arc<Segment>]) -> Vec<Place> {
+/// The newest entry of each key as a segment; `None` if it would have more bytes than `bytes_max`.
+///
+/// `segments` come oldest first.
+pub fn in_memory(segments: &[Arc<Segment>], bytes_max: usize, spares: &Spares) -> Option<Segment> {
+    let mut merged = Segment::new(spares.clone());
+    let Segment { arena, slots, .. } = &mut merged;
+    for segment in segments.iter().rev() {
+        for slot in segment.slots() {
+            let entry = segment.entry(slot.offset);
+            let same = |other: &Slot| other.hash == slot.hash && entry::at(arena, other.offset).key == entry.key;
+            let place = slots.entry(Slot::spread(slot.hash), same, |slot| Slot::spread(slot.hash));
+            let Place::Vacant(place) = place else { continue };
+            place.insert(Slot { hash: slot.hash, offset: arena.len() as u32 });
+            let from = slot.offset as usize;
+            arena.extend_from_slice(&segment.arena()[from..from + entry.bytes()]);
+            if arena.len() + slots.len() * SLOT_BYTES > bytes_max {
+                return None;
+            }
+        }
+    }
+    Some(merged)
+}
+
+fn newest(segments: &[Arc<Segment>]) -> Vec<Located> {
     let mut places = Vec::with_capacity(segments.iter().map(|segment| segment.len()).max().unwrap_or(0));
     let mut seen: HashTable<(Slot, u32)> = HashTable::new();
     for (index, segment) in segments.iter().enumerate().rev() {
@@ -58,7 +83,7 @@ fn newest(segments: &[Arc<Segment>]) -> Vec<Place> {
             if remember {
                 seen.insert_unique(Slot::spread(slot.hash), (slot, index as u32), |(slot, _)| Slot::spread(slot.hash));
             }
-            places.push(Place { head: head(key), segment: index as u32, offset: slot.offset });
+            places.push(Located { head: head(key), segment: index as u32, offset: slot.offset });
         }
     }
     places
@@ -109,6 +134,15 @@ mod tests {
                 }
                 staging.accept();
                 segments.push(Arc::new(staging.seal()));
+            }
+            let merged = in_memory(&segments, usize::MAX, &Spares::default()).expect("no bound");
+            prop_assert_eq!(merged.len(), model.len());
+            for (key, value) in &model {
+                let key = KeyRef::parse(key).expect("a stored key");
+                prop_assert_eq!(merged.find(&key).expect("a key").value, value.as_deref());
+            }
+            if !model.is_empty() {
+                prop_assert!(in_memory(&segments, merged.bytes() - 1, &Spares::default()).is_none());
             }
             let merged = Merged::of(&segments);
             let entries = merged.entries().map(|e| (e.key.to_vec(), e.value.map(<[u8]>::to_vec)));

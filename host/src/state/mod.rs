@@ -17,6 +17,7 @@ mod keyed;
 mod lookup;
 mod merge;
 mod order;
+mod queue;
 mod restore;
 mod rocks;
 mod scan;

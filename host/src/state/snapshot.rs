@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use super::base::{Base, KnownFiles, Sequence};
 use super::delta_file;
 use super::error::{StateError, TransferError};
+use super::queue::Covers;
 use super::segment::Segment;
 use crate::crash;
 use crate::id::{Epoch, SubtaskId};
@@ -28,11 +29,13 @@ pub trait Uploader: Sync {
     fn put_file(&self, name: &str, path: &Path) -> impl Future<Output = Result<FileRef, TransferError>> + Send;
 }
 
-/// What changed in one epoch, in memory until it is in the checkpoint store.
+/// What changed in one or several epochs, in memory until it is in the checkpoint store.
 #[derive(Debug)]
 pub struct Delta {
     pub sequence: Sequence,
-    epoch: Epoch,
+    pub epoch: Epoch,
+    /// In the checkpoint store.
+    name: String,
     segment: Mutex<Option<Arc<Segment>>>,
     file: OnceCell<FileRef>,
     /// About the size of its file.
@@ -40,16 +43,27 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// What was written in one epoch.
     pub fn new(sequence: Sequence, epoch: Epoch, segment: Arc<Segment>) -> Arc<Delta> {
+        Delta::named(format!("delta-{epoch}-{}", sequence.0), sequence, epoch, segment)
+    }
+
+    /// What was written in several epochs, of which `epoch` is the last.
+    pub fn consolidated(covers: Covers, epoch: Epoch, segment: Arc<Segment>) -> Arc<Delta> {
+        Delta::named(format!("delta-{epoch}-{}-{}", covers.first.0, covers.last.0), covers.last, epoch, segment)
+    }
+
+    fn named(name: String, sequence: Sequence, epoch: Epoch, segment: Arc<Segment>) -> Arc<Delta> {
         let bytes = segment.arena().len() as u64;
-        Arc::new(Delta { sequence, epoch, segment: Mutex::new(Some(segment)), file: OnceCell::new(), bytes })
+        let (segment, file) = (Mutex::new(Some(segment)), OnceCell::new());
+        Arc::new(Delta { sequence, epoch, name, segment, file, bytes })
     }
 
     /// A delta of the checkpoint that was restored.
     pub fn restored(sequence: Sequence, file: FileRef) -> Arc<Delta> {
-        let bytes = file.size_bytes;
-        let file = OnceCell::new_with(Some(file));
-        Arc::new(Delta { sequence, epoch: Epoch(0), segment: Mutex::new(None), file, bytes })
+        let (name, bytes) = (file.path.clone(), file.size_bytes);
+        let (segment, file) = (Mutex::new(None), OnceCell::new_with(Some(file)));
+        Arc::new(Delta { sequence, epoch: Epoch(0), name, segment, file, bytes })
     }
 
     /// Bytes that are kept in memory because they aren't in the store yet.
@@ -64,11 +78,11 @@ impl Delta {
             let epoch = self.epoch;
             let encoded = tokio::task::spawn_blocking(move || delta_file::encode(epoch, &segment)).await;
             let encoded = encoded.map_err(|_| StateError::Stopped { subtask: subtask.clone() })?;
-            let name = format!("delta-{epoch}-{}", self.sequence.0);
             crash::point("state.delta.before");
-            let file = uploader.put_bytes(&name, encoded.into()).await;
+            let file = uploader.put_bytes(&self.name, encoded.into()).await;
             crash::point("state.delta.after");
-            file.map_err(|source| StateError::Upload { subtask: subtask.clone(), name, source })
+            let name = || self.name.clone();
+            file.map_err(|source| StateError::Upload { subtask: subtask.clone(), name: name(), source })
         });
         let file = file.await?.clone();
         self.segment.lock().expect("no panic under this lock").take();
