@@ -183,8 +183,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_memory_gets_it() {
-        let mut queue = Queue::default();
-        queue.urgent = true;
+        let mut queue = Queue { urgent: true, ..Queue::default() };
         assert_eq!(next(&queue, 1 << 20), "wait");
         queue.push(Sealed { covers: None, ..sealed(1) });
         assert_eq!(next(&queue, 1 << 20), "flush 1 false");

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use super::base::{Base, KnownFiles, Sequence, is_base_file};
 use super::chain::Chain;
 use super::delta_file::DeltaFile;
-use super::entry::{Entry, KeyRef};
+use super::entry::KeyRef;
 use super::error::{Corruption, StateError, TransferError};
 use super::keyed::StateOptions;
 use super::rocks::{Builder, Rocks};
@@ -186,8 +186,8 @@ fn copy_part(
     let first = options.key_groups.first.max(snapshot.key_groups.first).0;
     let last = options.key_groups.last.min(snapshot.key_groups.last).0;
     let mut rows = base.scan(&first.to_be_bytes(), &(last + 1).to_be_bytes());
-    while let Some((key, value)) = rows.current()? {
-        builder.add(Entry { key, value: Some(value) })?;
+    while let Some(entry) = rows.current()? {
+        builder.add(entry)?;
         rows.advance();
     }
     Ok(())

@@ -224,13 +224,13 @@ pub struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Where the scan stands: stored key and value; `None` at the end.
+    /// Where the scan stands; `None` at the end. Never a tombstone.
     ///
     /// # Errors
     /// If RocksDB couldn't read on.
-    pub fn current(&self) -> Result<Option<(&[u8], &[u8])>, StateError> {
+    pub fn current(&self) -> Result<Option<Entry<'_>>, StateError> {
         match self.rows.item() {
-            Some(item) => Ok(Some(item)),
+            Some((key, value)) => Ok(Some(Entry { key, value: Some(value) })),
             None => self.rows.status().map(|()| None).map_err(self.rocks.failed("read")),
         }
     }

@@ -57,16 +57,16 @@ pub fn scan(
         // The first of the smallest is the newest.
         let newest = cursors.iter().filter_map(|c| Some((c.segment, c.key()?))).min_by(|a, b| a.1.cmp(b.1));
         let value = match (newest, on_disk) {
-            (Some((segment, key)), on_disk) if on_disk.is_none_or(|(other, _)| key <= other) => {
+            (Some((segment, key)), on_disk) if on_disk.is_none_or(|other| key <= other.key) => {
                 next.clear();
                 next.extend_from_slice(key);
                 let key = KeyRef::parse(&next).expect("a segment holds stored keys");
                 segment.find(&key).expect("a key that is ordered is in the segment").value
             }
-            (_, Some((key, value))) => {
+            (_, Some(entry)) => {
                 next.clear();
-                next.extend_from_slice(key);
-                Some(value)
+                next.extend_from_slice(entry.key);
+                entry.value
             }
             (_, None) => break,
         };
@@ -83,7 +83,7 @@ pub fn scan(
         }
         cursors.iter_mut().for_each(|cursor| cursor.pass(&next));
         if let Some(disk) = &mut disk
-            && disk.current()?.is_some_and(|(key, _)| key == next)
+            && disk.current()?.is_some_and(|entry| entry.key == next)
         {
             disk.advance();
         }
