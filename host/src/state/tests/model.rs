@@ -195,7 +195,7 @@ fn scan_all(state: &KeyedState, table: u32, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn it_answers_like_a_map(steps in proptest::collection::vec(step(), 20..120)) {
