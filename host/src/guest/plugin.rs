@@ -168,7 +168,7 @@ fn invalid_or_too_much(error: &wasmtime::Error) -> Problem {
 
 /// Finds every function that an operator must export, so that all missing ones are named at once.
 fn check_functions(component: &Component, interface: &Interface) -> Result<(), Problem> {
-    let operator: Option<ComponentExportIndex> = component.get_export_index(None, &WORLD.interface(OPERATOR));
+    let operator: Option<ComponentExportIndex> = component.get_export_index(None, WORLD.interface(OPERATOR));
     let has = |function: &&str| component.get_export_index(operator.as_ref(), function).is_some();
     let missing = OPERATOR_FUNCTIONS.iter().filter(|function| operator.is_none() || !has(function));
     let missing = missing.map(|function| format!("{}.{function}", WORLD.interface(OPERATOR))).collect::<Vec<_>>();

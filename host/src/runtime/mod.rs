@@ -70,19 +70,19 @@ pub enum RunError {
     #[error("cannot use the checkpoint store of job '{job}'")]
     Store { job: Name, source: StoreError },
     #[error("cannot continue job '{job}' from its newest checkpoint")]
-    Refused { job: Name, source: RecoveryRefused },
+    Refused { job: Name, source: Box<RecoveryRefused> },
     #[error("cannot {action} the working folder {path}", path = path.display())]
     WorkFolder { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot open a source or sink of job '{job}'")]
-    Connector { job: Name, source: ConnectorError },
+    Connector { job: Name, source: Box<ConnectorError> },
     #[error("cannot commit what checkpoint {epoch} holds")]
-    Commit { epoch: Epoch, source: CommitError },
+    Commit { epoch: Epoch, source: Box<CommitError> },
     #[error("cannot publish checkpoint {epoch}")]
     Publish { epoch: Epoch, source: StoreError },
     #[error("cannot take checkpoint {epoch}")]
-    Snapshot { epoch: Epoch, source: UploadError },
+    Snapshot { epoch: Epoch, source: Box<UploadError> },
     #[error("task {chain} failed")]
-    Task { chain: String, source: TaskError },
+    Task { chain: String, source: Box<TaskError> },
     #[error("the host failed, which is a bug in Lockgate: {message}")]
     Panicked { message: String },
     #[error("the attempt was ended: {reason}")]

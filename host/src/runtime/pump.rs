@@ -165,7 +165,7 @@ impl Pump {
                 Some(Event::Acked { task, epoch, snapshot, changed })
             }
             Done::Uploaded { task, epoch, changed: _, parts: Err(source) } => {
-                let reason = self.failed(RunError::Snapshot { epoch, source });
+                let reason = self.failed(RunError::Snapshot { epoch, source: Box::new(source) });
                 Some(Event::SnapshotFailed { task, epoch, reason })
             }
             Done::Published { epoch: _, receipt: Ok(receipt) } => {
@@ -184,7 +184,7 @@ impl Pump {
                 Some(Event::Committed(epoch))
             }
             Done::Committed { epoch, outcome: Err(source) } => {
-                let reason = self.failed(RunError::Commit { epoch, source });
+                let reason = self.failed(RunError::Commit { epoch, source: Box::new(source) });
                 Some(Event::CommitFailed { epoch, reason })
             }
             Done::Retained(Ok(())) => None,
@@ -205,7 +205,7 @@ impl Pump {
             }
             Ok((task, Err(source))) => {
                 let chain = self.running.names.get(&task).cloned().unwrap_or_default();
-                let reason = self.failed(RunError::Task { chain, source });
+                let reason = self.failed(RunError::Task { chain, source: Box::new(source) });
                 Some(Event::TaskFailed { task, reason })
             }
             Err(error) => Some(self.panicked(&error)),

@@ -72,7 +72,8 @@ pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
         let node = job.plan.nodes.iter().find(|node| node.name == *sink).expect("the plan has every sink");
         let context = recovered.context(job, sink, node.parallelism);
         let committer = open_committer(options, &context);
-        let committer = committer.map_err(|source| RunError::Connector { job: name.clone(), source })?;
+        let committer =
+            committer.map_err(|source| RunError::Connector { job: name.clone(), source: Box::new(source) })?;
         recovered.committers.insert(sink.clone(), Arc::from(committer));
     }
     if let Some((manifest, receipt)) = newest {
@@ -82,7 +83,7 @@ pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
     crash::point("recover.committed");
     for committer in recovered.committers.values() {
         let discarded = committer.discard_leftovers();
-        discarded.map_err(|source| RunError::Connector { job: name.clone(), source })?;
+        discarded.map_err(|source| RunError::Connector { job: name.clone(), source: Box::new(source) })?;
     }
     crash::point("recover.discarded");
     Ok(recovered)
@@ -107,7 +108,7 @@ async fn newest(job: &Job, store: &CheckpointStore) -> Result<Option<(Manifest, 
             assert_eq!(epoch, manifest.epoch, "the newest checkpoint is the one that was read");
             Ok(Some((manifest, receipt)))
         }
-        RecoveryDecision::Refuse(source) => Err(RunError::Refused { job: name.clone(), source }),
+        RecoveryDecision::Refuse(source) => Err(RunError::Refused { job: name.clone(), source: Box::new(source) }),
     }
 }
 
@@ -160,7 +161,7 @@ fn commit_again(
     });
     let permit = CommitPermit::new(receipt);
     let outcome = commit_all(&permit, committers, &committables.collect());
-    outcome.map_err(|source| RunError::Commit { epoch: manifest.epoch, source })
+    outcome.map_err(|source| RunError::Commit { epoch: manifest.epoch, source: Box::new(source) })
 }
 
 /// Removes the working folders of dead attempts and makes this one's.

@@ -156,7 +156,7 @@ impl Wiring<'_> {
         let subtask = self.subtask(node, index);
         let name = &subtask.operator;
         let context = self.recovered.context(self.job, name, self.plan.node(node).parallelism);
-        let failed = |source| RunError::Connector { job: self.job.name.clone(), source };
+        let failed = |source| RunError::Connector { job: self.job.name.clone(), source: Box::new(source) };
         let mut reader = open_source(&self.job.sources[name], &context, index).map_err(failed)?;
         if let Some(parts) = self.restored(name) {
             let splits: Vec<SplitState> = parts.iter().flat_map(|part| part.splits.clone()).collect();
@@ -171,7 +171,8 @@ impl Wiring<'_> {
         let name = &subtask.operator;
         let context = self.recovered.context(self.job, name, self.plan.node(node).parallelism);
         let writer = open_sink_writer(&self.job.sinks[name], &context, index);
-        let writer = writer.map_err(|source| RunError::Connector { job: self.job.name.clone(), source })?;
+        let writer =
+            writer.map_err(|source| RunError::Connector { job: self.job.name.clone(), source: Box::new(source) })?;
         let counters = self.counters.subtask(&subtask);
         Ok(Tail::Sink { subtask, writer, counters })
     }

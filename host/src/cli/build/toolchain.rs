@@ -137,5 +137,5 @@ fn lld_in_path() -> Option<PathBuf> {
         let version = file.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("lld-"));
         version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    plain.or_else(|| folders.iter().flat_map(|folder| subfolders(folder)).filter(is_versioned).next_back())
+    plain.or_else(|| folders.iter().flat_map(|folder| subfolders(folder)).rfind(is_versioned))
 }

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::cli::load::Loaded;
-use crate::config::JobFile;
 use crate::graph::{Edge, Exchange, Graph, Node, Plan, guarantees};
 
 #[derive(Debug, Serialize)]
