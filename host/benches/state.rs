@@ -1,6 +1,6 @@
 //! What keyed state costs an entry: handed over at a barrier, frozen, uploaded, moved to disk, restored, read.
 //!
-//! `cargo bench -p lockgate-host --bench state`. "Own CPU" is that of the calling thread, which is the stream's; "CPU" is that of
+//! `cargo bench --profile dev --workspace --bench state`. "Own CPU" is that of the calling thread, which is the stream's; "CPU" is that of
 //! the whole process, the thread in the background included.
 
 use std::path::Path;

@@ -18,8 +18,10 @@ use super::spares::Spares;
 use crate::crash;
 use crate::id::SubtaskId;
 
-/// How often a database that is behind with compaction is asked again.
+/// How often a database that is behind with compaction is asked again, and how many times: one that doesn't get on may have
+/// failed, which the next file tells.
 const BEHIND_POLL: Duration = Duration::from_millis(5);
+const BEHIND_POLLS_MAX: u32 = 2000;
 
 /// Deltas as one segment that is at most half as large.
 pub struct Consolidated {
@@ -220,7 +222,10 @@ impl Flusher {
 
     fn wait_for_compaction(&self) {
         let mut shared = self.lock();
-        while !shared.queue.stop && self.rocks.get().is_some_and(Rocks::is_behind) {
+        for _ in 0..BEHIND_POLLS_MAX {
+            if shared.queue.stop || !self.rocks.get().is_some_and(Rocks::is_behind) {
+                return;
+            }
             shared = self.changed.wait_timeout(shared, BEHIND_POLL).expect("no panic under this lock").0;
         }
     }

@@ -46,8 +46,8 @@ pub struct StateOptions {
     pub attempt: Attempt,
     /// The operator's tables in its own order; calls name a table by its index.
     pub tables: Vec<TableRef>,
-    /// Bound for what is held in memory (64 KiB to 2 GiB). A call may write up to three quarters of it, so it has to be larger
-    /// than what a guest may keep back until a barrier.
+    /// Bound for entries in memory (64 KiB to 2 GiB); empty buffers for the next ones may come to an eighth more. A call may
+    /// write up to three quarters of it, so it has to be larger than what a guest may keep back until a barrier.
     pub memory_bytes_max: usize,
     /// Shared by the subtasks of a process.
     pub block_cache: BlockCache,
