@@ -1,3 +1,5 @@
+//! Every refusal, and the order of the checks.
+
 use super::*;
 use crate::id::KeyGroup;
 
