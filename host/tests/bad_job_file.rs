@@ -42,6 +42,9 @@ path = "out"
 input = "count"
 "#;
 
+/// All that are given a job file refuse it in the same way.
+const VERBS: [&str; 2] = ["check", "run"];
+
 fn lockgate(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockgate"));
     command.current_dir(folder).args(arguments).env_remove("LOCKGATE_LOG").env("XDG_CACHE_HOME", folder.join("cache"));
@@ -65,12 +68,12 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Expects that both `check` and `run` refuse the job, say all of `wanted` on standard error and leave no trace.
+/// Expects that every verb refuses the job, says all of `wanted` on standard error and leaves no trace.
 #[track_caller]
 fn refused_in(folder: &Path, job: &str, wanted: &[&str]) {
     fs::write(folder.join("job.toml"), job).expect("written");
     let before = names_in(folder);
-    for verb in ["check", "run"] {
+    for verb in VERBS {
         let output = lockgate(folder, &[verb, "job.toml"]);
         let said = String::from_utf8(output.stderr).expect("UTF-8");
         assert_eq!(output.status.code(), Some(2), "{verb} says: {said}");
@@ -162,7 +165,7 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
 fn a_job_file_that_is_none_is_named() {
     let folder = folder();
     let refused = |argument: &str, wanted: &[&str]| {
-        for verb in ["check", "run"] {
+        for verb in VERBS {
             let output = lockgate(folder.path(), &[verb, argument]);
             let said = String::from_utf8(output.stderr).expect("UTF-8");
             assert_eq!(output.status.code(), Some(2), "{said}");
@@ -287,7 +290,7 @@ fn wrong_usage_is_told_and_help_is_no_error() {
     let output = lockgate(folder.path(), &["--help"]);
     assert!(output.status.success());
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
-    for wanted in ["Examples:", "Exit codes:", "check", "run"] {
+    for wanted in ["Examples:", "Exit codes:", "new", "build", "inspect", "check", "run", "checkpoint"] {
         assert!(shown.contains(wanted), "no '{wanted}' in {shown}");
     }
 }
