@@ -18,40 +18,60 @@ fn half(bytes: &[u8], at: usize) -> u64 {
 #[inline]
 pub(crate) fn padded(bytes: &[u8]) -> [u64; 2] {
     let len = bytes.len();
-    match len {
-        0 => [0, 0],
-        // The middle and last byte may be the first again: the same bits.
-        1..=3 => {
-            let byte = |at: usize| u64::from(bytes[at]) << (at * 8);
-            [byte(0) | byte(len / 2) | byte(len - 1), 0]
-        }
-        // Two words that overlap agree where they do.
-        4..=7 => [half(bytes, 0) | half(bytes, len - 4) << ((len - 4) * 8), 0],
-        8 => [word(bytes, 0), 0],
-        _ => [word(bytes, 0), word(bytes, len - 8) >> ((16 - len) * 8)],
+    // Where two words overlap they agree, so that one can be laid over the other.
+    if len > 8 {
+        [word(bytes, 0), word(bytes, len - 8) >> ((16 - len) * 8)]
+    } else if len == 8 {
+        [word(bytes, 0), 0]
+    } else if len >= 4 {
+        [half(bytes, 0) | half(bytes, len - 4) << ((len - 4) * 8), 0]
+    } else if len > 0 {
+        let byte = |at: usize| u64::from(bytes[at]) << (at * 8);
+        [byte(0) | byte(len / 2) | byte(len - 1), 0]
+    } else {
+        [0, 0]
     }
 }
 
-/// Copies `from` to the start of `to`, which has room for 16 bytes more; these may be overwritten.
+/// Copies `from` to the start of `to`.
+///
+/// # Panics
+/// If it doesn't fit.
 #[inline]
 pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     let len = from.len();
-    if len <= 16 {
-        let [first, second] = padded(from);
-        let to = to.first_chunk_mut::<16>().expect("room");
-        to[..8].copy_from_slice(&first.to_le_bytes());
-        to[8..].copy_from_slice(&second.to_le_bytes());
-    } else if len <= 256 {
+    let to = &mut to[..len];
+    // From both ends: what is copied twice is the same.
+    if len > 256 {
+        to.copy_from_slice(from);
+    } else if len > 16 {
         let (chunks, _) = from.as_chunks::<16>();
         let (targets, _) = to.as_chunks_mut::<16>();
         for (target, chunk) in targets.iter_mut().zip(chunks) {
-            *target = *chunk;
+            copy_words(target, chunk);
         }
-        let last: &[u8; 16] = from.last_chunk().expect("more than 16 bytes");
-        *to[len - 16..].first_chunk_mut().expect("room") = *last;
-    } else {
-        to[..len].copy_from_slice(from);
+        copy_words(to.last_chunk_mut().expect("16 bytes"), from.last_chunk().expect("16 bytes"));
+    } else if len >= 8 {
+        let [first, last] = [word(from, 0), word(from, len - 8)];
+        to[..8].copy_from_slice(&first.to_le_bytes());
+        to[len - 8..].copy_from_slice(&last.to_le_bytes());
+    } else if len >= 4 {
+        let [first, last] = [half(from, 0) as u32, half(from, len - 4) as u32];
+        to[..4].copy_from_slice(&first.to_le_bytes());
+        to[len - 4..].copy_from_slice(&last.to_le_bytes());
+    } else if len > 0 {
+        to[0] = from[0];
+        to[len / 2] = from[len / 2];
+        to[len - 1] = from[len - 1];
     }
+}
+
+/// In two halves, so that a loop over it is not taken for a copy of variable length.
+#[inline]
+fn copy_words(to: &mut [u8; 16], from: &[u8; 16]) {
+    let [first, second] = [word(from, 0), word(from, 8)];
+    to[..8].copy_from_slice(&first.to_le_bytes());
+    to[8..].copy_from_slice(&second.to_le_bytes());
 }
 
 /// A hash of short strings with good low bits. Not for files: it may change with any version.
@@ -111,9 +131,10 @@ mod tests {
     fn a_copy_is_exact_at_every_length() {
         for len in 0..600 {
             let bytes = sample(len);
-            let mut to = vec![0xee; len + 16];
+            let mut to = vec![0xee; len + 1];
             copy(&mut to, &bytes);
             assert_eq!(to[..len], bytes);
+            assert_eq!(to[len], 0xee);
         }
     }
 

@@ -8,9 +8,10 @@ use crate::error::Error;
 use crate::field::AsField;
 use crate::host::{Host, Level};
 use crate::operator::Output;
-use crate::output::{OutputBuffer, ValueWriter};
+use crate::output::OutputBuffer;
 use crate::record::{NO_TIMESTAMP, Record, Rows};
 use crate::state::Cache;
+use crate::value_writer::ValueWriter;
 
 /// The reach of an operator during [`process`](crate::Operator::process) and [`watermark`](crate::Operator::watermark):
 /// output, log, metrics, and through the table handles the state of the current record's key.
@@ -144,7 +145,7 @@ impl<'a> Context<'a> {
     #[inline]
     fn buffer(&mut self, output: Output) -> &mut OutputBuffer {
         let buffer = self.outputs.get_mut(output.port as usize).expect("an output of this operator's own declaration");
-        buffer.get_or_insert_with(|| Box::new(OutputBuffer::new()))
+        buffer.get_or_insert_with(OutputBuffer::boxed)
     }
 
     #[cold]

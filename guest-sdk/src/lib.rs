@@ -75,6 +75,7 @@ mod output;
 mod record;
 mod state;
 pub mod testing;
+mod value_writer;
 
 pub use context::{Context, OpenContext, Place};
 pub use error::{Error, ErrorKind};
@@ -82,9 +83,9 @@ pub use field::AsField;
 pub use host::Level;
 pub use instance::Instance;
 pub use operator::{Declaration, Operator, Output, Table, TableKind, TableName};
-pub use output::{Integer, ValueWriter};
 pub use record::{NO_TIMESTAMP, Record, Rows};
 pub use state::{List, ListElements, Map, MapEntries, Value};
+pub use value_writer::{Integer, ValueWriter};
 
 /// What most operators need.
 pub mod prelude {

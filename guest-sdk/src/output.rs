@@ -3,17 +3,13 @@
 //! Invariant: once its buffers have grown, sending a record allocates nothing. A batch leaves when it is full, and at the
 //! end of a call; what a failed call has not sent by then is dropped.
 
-use std::fmt;
-
-use crate::bytes::copy;
-use crate::host::{BatchRef, ColumnRef, Host};
+use crate::host::{BatchRef, Host};
+use crate::value_writer::{ColumnBuffer, ValueWriter};
 
 /// A batch leaves when it has this many records ...
 const BATCH_ROWS_MAX: usize = 4096;
 /// ... or this many bytes of keys and values.
 const BATCH_BYTES_MAX: usize = 256 << 10;
-/// Room behind the last row, so that short rows are copied as whole words.
-const SLACK_BYTES: usize = 16;
 
 /// The columns of one output.
 pub(crate) struct OutputBuffer {
@@ -24,13 +20,6 @@ pub(crate) struct OutputBuffer {
     nulls: Nulls,
 }
 
-struct ColumnBuffer {
-    /// Filled up to `used`; what follows is room.
-    data: Vec<u8>,
-    used: usize,
-    ends: Vec<[u8; 4]>,
-}
-
 /// One bit for each row of a batch in each of two bitmaps.
 struct Nulls {
     any: bool,
@@ -39,14 +28,15 @@ struct Nulls {
 }
 
 impl OutputBuffer {
-    pub(crate) fn new() -> OutputBuffer {
-        OutputBuffer {
+    #[cold]
+    pub(crate) fn boxed() -> Box<OutputBuffer> {
+        Box::new(OutputBuffer {
             rows: 0,
-            keys: ColumnBuffer::new(),
-            values: ColumnBuffer::new(),
+            keys: ColumnBuffer::with_rows(BATCH_ROWS_MAX),
+            values: ColumnBuffer::with_rows(BATCH_ROWS_MAX),
             timestamps: vec![[0; 8]; BATCH_ROWS_MAX],
             nulls: Nulls { any: false, keys: [0; BATCH_ROWS_MAX / 8], values: [0; BATCH_ROWS_MAX / 8] },
-        }
+        })
     }
 
     /// Adds a record; says whether the batch is full.
@@ -72,7 +62,7 @@ impl OutputBuffer {
             self.nulls.set(self.rows, true, false);
         }
         self.keys.append(key.unwrap_or_default());
-        write(&mut ValueWriter { column: &mut self.values });
+        write(&mut self.values.writer());
         self.end_row(timestamp)
     }
 
@@ -82,7 +72,7 @@ impl OutputBuffer {
         self.rows += 1;
         self.keys.end_row(self.rows);
         self.values.end_row(self.rows);
-        self.rows == BATCH_ROWS_MAX || self.keys.used + self.values.used >= BATCH_BYTES_MAX
+        self.rows == BATCH_ROWS_MAX || self.keys.bytes() + self.values.bytes() >= BATCH_BYTES_MAX
     }
 
     /// Sends what there is.
@@ -105,40 +95,9 @@ impl OutputBuffer {
 
     pub(crate) fn clear(&mut self) {
         self.rows = 0;
-        self.keys.used = 0;
-        self.values.used = 0;
+        self.keys.clear();
+        self.values.clear();
         self.nulls.clear();
-    }
-}
-
-impl ColumnBuffer {
-    fn new() -> ColumnBuffer {
-        ColumnBuffer { data: vec![0; 4096], used: 0, ends: vec![[0; 4]; BATCH_ROWS_MAX + 1] }
-    }
-
-    #[inline]
-    fn append(&mut self, bytes: &[u8]) {
-        let used = self.used + bytes.len();
-        if used + SLACK_BYTES > self.data.len() {
-            self.grow(used + SLACK_BYTES);
-        }
-        copy(&mut self.data[self.used..], bytes);
-        self.used = used;
-    }
-
-    #[cold]
-    fn grow(&mut self, bytes: usize) {
-        self.data.resize(bytes.next_power_of_two().max(bytes), 0);
-    }
-
-    #[inline]
-    fn end_row(&mut self, rows: usize) {
-        // A row ends a batch long before 4 GiB, unless it is as long itself, which no 32-bit memory holds.
-        self.ends[rows] = (self.used as u32).to_le_bytes();
-    }
-
-    fn filled(&self, rows: usize) -> ColumnRef<'_> {
-        ColumnRef { data: &self.data[..self.used], offsets: self.ends[..=rows].as_flattened() }
     }
 }
 
@@ -161,105 +120,5 @@ impl Nulls {
             self.keys.fill(0);
             self.values.fill(0);
         }
-    }
-}
-
-/// Writes the value of one record straight into its batch. Also takes `write!`.
-///
-/// ```
-/// use lockgate::prelude::*;
-/// use std::fmt::Write;
-///
-/// # struct Pair;
-/// # impl Operator for Pair {
-/// # fn new(_: &mut Declaration) -> Pair { Pair }
-/// fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
-///     ctx.emit_with(record.key(), |value| {
-///         value.bytes(b"length=");
-///         value.integer(record.value().unwrap_or_default().len());
-///         let _ = write!(value, " half={:.1}", 0.5);
-///     });
-///     Ok(())
-/// }
-/// # }
-/// # let mut harness = lockgate::testing::Harness::<Pair>::open().unwrap();
-/// # harness.process([("k", "four")]).unwrap();
-/// # assert_eq!(harness.take_output()[0].value_str(), "length=4 half=0.5");
-/// ```
-pub struct ValueWriter<'a> {
-    column: &'a mut ColumnBuffer,
-}
-
-impl ValueWriter<'_> {
-    #[inline]
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.column.append(bytes);
-    }
-
-    #[inline]
-    pub fn byte(&mut self, byte: u8) {
-        self.column.append(&[byte]);
-    }
-
-    /// An integer in decimal, without the machinery of `write!`.
-    #[inline]
-    pub fn integer(&mut self, number: impl Integer) {
-        let (negative, magnitude) = number.sign_and_magnitude();
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = magnitude;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        if negative {
-            self.byte(b'-');
-        }
-        self.bytes(&digits[at..]);
-    }
-}
-
-impl fmt::Write for ValueWriter<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.bytes(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// The integers that [`ValueWriter::integer`] takes: all up to 64 bits.
-pub trait Integer {
-    /// Whether it is negative, and how far from zero.
-    fn sign_and_magnitude(self) -> (bool, u64);
-}
-
-macro_rules! integers {
-    ($($type:ty),*) => {$(
-        impl Integer for $type {
-            #[inline]
-            #[allow(unused_comparisons, reason = "unsigned integers are among them")]
-            fn sign_and_magnitude(self) -> (bool, u64) {
-                (self < 0, (self as i64).wrapping_abs() as u64)
-            }
-        }
-    )*};
-}
-
-integers!(u8, u16, u32, i8, i16, i32, i64, isize);
-
-impl Integer for u64 {
-    #[inline]
-    fn sign_and_magnitude(self) -> (bool, u64) {
-        (false, self)
-    }
-}
-
-impl Integer for usize {
-    #[inline]
-    fn sign_and_magnitude(self) -> (bool, u64) {
-        (false, self as u64)
     }
 }

@@ -55,18 +55,14 @@ impl Line<'_> {
 /// A number of at most 19 digits (all that fit) and what follows its comma.
 #[inline]
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0;
-    for (at, &byte) in text.iter().enumerate().take(20) {
-        if byte == b',' && at > 0 {
-            return Some((number, &text[at + 1..]));
-        }
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 || at == 19 {
-            return None;
-        }
-        number = number * 10 + u64::from(digit);
+    let mut number = 0u64;
+    let mut at = 0;
+    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
     }
-    None
+    let rest = text[at..].strip_prefix(b",")?;
+    (1..20).contains(&at).then_some((number, rest))
 }
 
 lockgate::export!(Filter);

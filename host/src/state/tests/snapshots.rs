@@ -224,3 +224,23 @@ fn the_last_snapshot_is_finished_although_the_state_is_dropped() {
     let restored = world.open(MIB, &[upload.finish(pending)]);
     assert_eq!(read(&restored, b"key-1999"), Some(noise(1_999_001, 200)));
 }
+
+#[test]
+fn each_of_two_subtasks_takes_up_only_its_own_half() {
+    // From a delta, and from a base.
+    for (memory_bytes_max, memory_entries) in [(4 * MIB, 2000), (64 << 10, 0)] {
+        let world = World::new();
+        let mut state = world.open(memory_bytes_max, &[]);
+        for chunk in entries(0..2000, 1, 100).chunks(100) {
+            write(&mut state, chunk.to_vec());
+        }
+        let snapshot = world.uploader("1-0").finish(freeze(&mut state, 1));
+        let all = std::slice::from_ref(&snapshot);
+        let halves = [0, 1].map(|index| world.open_with(world.options(index, 2, memory_bytes_max), all));
+        let [left, right] = halves.map(|half| half.expect("a good snapshot").metrics());
+        assert_eq!(left.memory_entries + right.memory_entries, memory_entries);
+        let (disk_bytes, whole) = (left.disk_bytes + right.disk_bytes, state.metrics().disk_bytes);
+        assert!(disk_bytes <= whole * 5 / 4, "{disk_bytes} of {whole} bytes");
+        assert_eq!(disk_bytes == 0, memory_entries > 0);
+    }
+}

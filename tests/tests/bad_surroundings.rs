@@ -1,0 +1,156 @@
+//! What a machine can do to a job from outside: a full disk, unreadable input, a second host, another job's folder.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lockgate_tests::{JobFolder, Running, WordCount, lockgate, part_files, skipped};
+
+/// The exit code of a job that failed.
+const FAILED: i32 = 1;
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A file system of a fixed size, gone with its value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: PathBuf, size: &str) -> SmallDisk {
+        mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"], &at);
+        SmallDisk(at)
+    }
+
+    fn grow(&self, size: &str) {
+        mount(&["-o", &format!("remount,size={size}")], &self.0);
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // If it stays mounted, removing the folder reports it.
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn mount(arguments: &[&str], at: &Path) {
+    let status = Command::new("mount").args(arguments).arg(at).status().expect("mount starts");
+    assert!(status.success(), "mount {arguments:?}");
+}
+
+/// A job whose folder `name` is on a disk that is too small; with a larger one it must finish.
+fn assert_survives_full_disk(name: &str) {
+    if !is_root() {
+        return skipped("the full disk", "only root may mount a small one");
+    }
+    let job = WordCount::new();
+    job.add_text("a.txt", 1, 4_000_000);
+    job.folder.create_dir(name);
+    let disk = SmallDisk::mount(job.folder.path(name), "600k");
+    job.folder.run().assert_refused(FAILED, &["No space left on device"]);
+    disk.grow("200m");
+    job.folder.run().assert_success();
+    job.assert_exact();
+}
+
+#[test]
+fn a_full_disk_under_the_state_stops_the_job_and_loses_nothing() {
+    assert_survives_full_disk("state");
+}
+
+#[test]
+fn a_full_disk_under_the_output_stops_the_job_and_loses_nothing() {
+    assert_survives_full_disk("output");
+}
+
+#[test]
+fn an_unreadable_input_file_stops_the_job_and_loses_nothing() {
+    let job = WordCount::new();
+    job.add_text("a.txt", 1, 100_000).add_text("b.txt", 2, 100_000);
+    let closed = job.input().join("b.txt");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("the file is ours");
+    run_without_privileges(&job.folder).assert_refused(FAILED, &["b.txt", "ermission denied"]);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).expect("the file is ours");
+    run_without_privileges(&job.folder).assert_success();
+    job.assert_exact();
+}
+
+/// Runs the job as a user that file permissions apply to.
+fn run_without_privileges(folder: &JobFolder) -> lockgate_tests::Finished {
+    if !is_root() {
+        return folder.run();
+    }
+    // The binary and the operators may be below a home that others can't enter.
+    let program = folder.path("lockgate");
+    fs::copy(lockgate(), &program).expect("the folder is writable");
+    let mut job = fs::read_to_string(folder.path("job.toml")).expect("it was written");
+    for name in ["split", "count"] {
+        let copy = folder.path(format!("{name}.wasm"));
+        fs::copy(lockgate_tests::operator(name), &copy).expect("the folder is writable");
+        job = job.replace(&lockgate_tests::operator(name).display().to_string(), &copy.display().to_string());
+    }
+    folder.write("job.toml", job);
+    give_away(&folder.path(""));
+    let mut command = Command::new(&program);
+    command.arg("run").arg(folder.path("job.toml")).current_dir(folder.path(""));
+    command.env("HOME", folder.path("home")).env_remove("XDG_CACHE_HOME").uid(NOBODY).gid(NOBODY);
+    Running::start(command).wait()
+}
+
+fn give_away(path: &Path) {
+    chown(path, Some(NOBODY), Some(NOBODY)).expect("root may give files away");
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("it can be listed") {
+            give_away(&entry.expect("it can be listed").path());
+        }
+    }
+}
+
+#[test]
+fn a_second_host_on_the_same_job_is_refused_and_the_first_goes_on() {
+    let job = WordCount::new().continuous();
+    job.add_text("a.txt", 1, 100_000);
+    let mut first = job.folder.start();
+    first.wait_until("the first committed output", || part_files(&job.output()).is_ok_and(|files| !files.is_empty()));
+    job.folder.run().assert_refused(FAILED, &["word-count", "state"]);
+    job.add_text("b.txt", 2, 100_000);
+    first.wait_until("exact output of both files", || job.totals().check(&job.output()).is_ok());
+    first.terminate();
+    first.wait().assert_success();
+    job.assert_exact();
+}
+
+#[test]
+fn an_output_folder_of_another_job_is_refused_and_left_alone() {
+    let owner = WordCount::new();
+    owner.add_text("a.txt", 1, 100_000);
+    owner.folder.run().assert_success();
+    let intruder = WordCount::new();
+    intruder.add_text("b.txt", 2, 100_000);
+    let output = owner.output().display().to_string();
+    let broken = intruder.job_file().replace("path = \"output\"", &format!("path = \"{output}\""));
+    intruder.folder.write("job.toml", broken);
+    intruder.folder.run().assert_refused(FAILED, &[&output]);
+    owner.assert_exact();
+    intruder.folder.write("job.toml", intruder.job_file());
+    intruder.folder.run().assert_success();
+    intruder.assert_exact();
+    owner.folder.run().assert_success();
+    owner.assert_exact();
+}
+
+#[test]
+fn a_line_over_the_limit_stops_the_job_with_its_place() {
+    let job = WordCount::new();
+    job.folder.write("job.toml", job.job_file().replace("mode =", "max_line = \"1KiB\"\nmode ="));
+    job.folder.write("input/long.txt", [b"short\n".as_slice(), &[b'x'; 2_000], b"\n"].concat());
+    job.folder.run().assert_refused(FAILED, &["long.txt", "max_line"]);
+    job.folder.write("job.toml", job.job_file());
+    job.folder.run().assert_success();
+    job.assert_exact();
+}

@@ -1,0 +1,97 @@
+//! Whatever an operator does wrong, the host ends the job with one error that says who did what, and the mended operator goes
+//! on from the last checkpoint with nothing lost or doubled.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use lockgate_tests::{JobFolder, build_operator, part_files, repository};
+
+/// The exit code of a job that failed.
+const FAILED: i32 = 1;
+
+fn faulty() -> PathBuf {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| build_operator(&repository().join("tests/faulty"), "faulty"));
+    BUILT.clone()
+}
+
+fn job_file(tolerant: bool) -> String {
+    format!(
+        r#"[job]
+name = "copy"
+state_dir = "state"
+[checkpoint]
+interval = "20ms"
+[source.text]
+type = "file"
+path = "input"
+[operator.picky]
+wasm = "{wasm}"
+input = "text"
+[operator.picky.config]
+tolerant = {tolerant}
+[operator.picky.limits]
+memory = "32MiB"
+call = "500ms"
+output = "4MiB"
+[sink.out]
+type = "file"
+path = "output"
+input = "picky"
+"#,
+        wasm = faulty().display()
+    )
+}
+
+fn output(folder: &JobFolder) -> String {
+    let files = part_files(&folder.path("output")).expect("the output can be listed");
+    files.iter().map(|file| fs::read_to_string(file).expect("output is text")).collect()
+}
+
+/// Runs into the fault, which is described by `words`; then with a tolerant operator to the end.
+fn assert_contained(fault: &str, words: &[&str]) {
+    let folder = JobFolder::new();
+    folder.write("job.toml", job_file(false));
+    let good = (0..50_000).map(|number| format!("line {number}\n")).collect::<String>();
+    folder.write("input/a.txt", &good);
+    folder.run().assert_success();
+    folder.write("input/b.txt", format!("before\n{fault}\nafter\n"));
+    // Twice: the fault is met again, and nothing of the failed attempt has stayed.
+    for _ in 0..2 {
+        folder.run().assert_refused(FAILED, &[words, &["picky"]].concat());
+        assert_eq!(output(&folder), good, "a failed call has no effect");
+    }
+    folder.write("job.toml", job_file(true));
+    folder.run().assert_success();
+    assert_eq!(output(&folder), format!("{good}before\n{fault}\nafter\n"));
+}
+
+#[test]
+fn a_panic_ends_the_job_with_its_message() {
+    assert_contained("panic", &["panicked", "the record says so"]);
+}
+
+#[test]
+fn an_endless_loop_is_stopped_at_the_time_limit() {
+    assert_contained("spin", &["500ms"]);
+}
+
+#[test]
+fn memory_is_refused_at_its_limit() {
+    assert_contained("hoard", &["memory", "33554432"]);
+}
+
+#[test]
+fn an_endless_recursion_is_stopped_at_the_end_of_the_stack() {
+    assert_contained("recurse", &["stack"]);
+}
+
+#[test]
+fn output_is_refused_at_its_limit() {
+    assert_contained("flood", &["4194304"]);
+}
+
+#[test]
+fn a_refused_record_ends_the_job_with_the_reason() {
+    assert_contained("refuse", &["it is not to my taste", "row 1"]);
+}
