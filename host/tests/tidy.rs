@@ -16,9 +16,9 @@ const ROOMS: [&[&str]; 13] = [
     &["store"],
     &["state"],
     &["guest"],
-    &["config"],
     &["task"],
     &["runtime"],
+    &["config"],
     &["cli"],
 ];
 
