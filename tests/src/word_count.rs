@@ -111,6 +111,8 @@ input = "text"
 wasm = "{count}"
 input = "split"
 parallelism = {parallelism}
+# Little, so that state is merged into files and these are uploaded, too.
+limits.state_memory = "256KiB"
 
 [sink.out]
 type = "file"

@@ -167,6 +167,7 @@ impl Shared<'_> {
                 call_timeout: raw.limits.call,
                 output_bytes_max: bytes(raw.limits.output),
             },
+            state_memory_bytes_max: bytes(raw.limits.state_memory),
         })
     }
 }

@@ -68,7 +68,10 @@ impl ConfigError {
             Self::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Some("give the path of a job file, for example: lockgate run job.toml".to_owned())
             }
-            Self::Read { .. } | Self::Syntax { .. } | Self::WrongType { .. } | Self::Invalid { .. } => None,
+            Self::Syntax { .. } => {
+                Some("correct that line; examples/word-count/job.toml is a whole job file, with comments".to_owned())
+            }
+            Self::Read { .. } | Self::WrongType { .. } | Self::Invalid { .. } => None,
             Self::NotAFile { .. } => Some("give the path of a job file, for example: lockgate run job.toml".to_owned()),
             Self::TooLarge { .. } | Self::NotUtf8 { .. } => Some("a job file is a TOML text of some lines".to_owned()),
             Self::UnknownKey { key, known, .. } => Some(suggestion(key, known, "the keys here are")),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::config::JobFile;
+use crate::config::{JobFile, OperatorConfig};
 use crate::graph::Plan;
-use crate::guest::{Limits, OperatorFactory};
+use crate::guest::OperatorFactory;
 use crate::id::Name;
 use crate::protocol::CoordinatorOptions;
 use crate::runtime::{Job, Operator};
@@ -19,12 +19,8 @@ impl JobFile {
     pub fn into_job(self, plan: Plan, mut factories: BTreeMap<Name, Arc<dyn OperatorFactory>>) -> Job {
         let operators = self.operators.into_iter().map(|(name, operator)| {
             let factory = factories.remove(&name).expect("a factory for every operator");
-            let limits = Limits {
-                memory_bytes_max: operator.limits.memory_bytes_max,
-                call_timeout: operator.limits.call_timeout,
-                output_bytes_max: operator.limits.output_bytes_max,
-            };
-            (name, Operator { factory, config_json: operator.config_json, limits })
+            let OperatorConfig { config_json, limits, state_memory_bytes_max, .. } = operator;
+            (name, Operator { factory, config_json, limits, state_memory_bytes_max })
         });
         Job {
             operators: operators.collect(),

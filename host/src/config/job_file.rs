@@ -63,6 +63,8 @@ pub struct OperatorConfig {
     /// Its `config` table as a JSON object.
     pub config_json: String,
     pub limits: Limits,
+    /// Changed keyed state that one subtask holds in memory.
+    pub state_memory_bytes_max: usize,
 }
 
 #[derive(Clone, Debug)]

@@ -88,6 +88,8 @@ pub(super) struct RawLimits {
     pub call: Duration,
     #[serde(deserialize_with = "output_limit")]
     pub output: u64,
+    #[serde(deserialize_with = "state_memory_limit")]
+    pub state_memory: u64,
 }
 
 /// The keys of a sink that don't depend on its type.
@@ -164,6 +166,11 @@ fn min_pause<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 /// Less than a megabyte holds no guest's stack; a 32-bit memory has no more than four gigabytes.
 fn memory_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     within(units::size::deserialize(from)?, 1 << 20, 4 << 30, bytes)
+}
+
+/// What a call writes has to fit; more than 2 GiB no offset reaches.
+fn state_memory_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    within(units::size::deserialize(from)?, 64 << 10, 2 << 30, bytes)
 }
 
 /// A call can only be ended at a tick of the engine's clock, which are 10 ms apart.

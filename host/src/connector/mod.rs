@@ -119,23 +119,41 @@ pub enum ConnectorError {
     #[error("{name}: cannot {action} {}", path.display())]
     File { name: Name, action: &'static str, path: PathBuf, source: io::Error },
     /// Nothing is lost by it: what isn't committed is replayed.
-    #[error(
-        "{name}: cannot {action} {}: the disk is full; free some space and run the job again, it continues from its \
-         last checkpoint and nothing is lost", path.display()
-    )]
+    #[error("{name}: cannot {action} {}: the disk is full", path.display())]
     Full { name: Name, action: &'static str, path: PathBuf, source: io::Error },
     /// What the user gave can't be used. `advice` says what to do.
-    #[error("{name}: {problem}; {advice}")]
+    #[error("{name}: {problem}")]
     Refused { name: Name, problem: String, advice: String },
     /// A checkpoint's position or committable can't be used.
     #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
     Snapshot { subtask: SubtaskId, what: String, problem: String },
     /// A published epoch can't be made visible as it was prepared. Nothing was overwritten. `advice` says what to do.
-    #[error("{name}: cannot commit epoch {epoch}: {problem}; {advice}")]
+    #[error("{name}: cannot commit epoch {epoch}: {problem}")]
     Commit { name: Name, epoch: Epoch, problem: String, advice: String },
 }
 
 impl ConnectorError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            ConnectorError::File { .. } => {
+                "check the path, its permissions and the disk, then run the job again: it continues from its last \
+                 checkpoint and nothing is lost"
+                    .to_owned()
+            }
+            ConnectorError::Full { .. } => {
+                "free some space and run the job again: it continues from its last checkpoint and nothing is lost"
+                    .to_owned()
+            }
+            ConnectorError::Refused { advice, .. } | ConnectorError::Commit { advice, .. } => advice.clone(),
+            ConnectorError::Snapshot { .. } => {
+                "give the source the settings that it had when the checkpoint was taken, or start the job under a new \
+                 name"
+                    .to_owned()
+            }
+        }
+    }
+
     /// An operation on a file that failed; a full disk is told from the rest.
     fn file(name: &Name, action: &'static str, path: &Path, source: io::Error) -> ConnectorError {
         let (name, path) = (name.clone(), path.to_owned());
@@ -157,6 +175,12 @@ fn missing_keys(rows: usize) -> Vec<u8> {
         nulls[rows / 8] = (1u8 << (rows % 8)) - 1;
     }
     nulls
+}
+
+/// An error with its advice, as a user sees it.
+#[cfg(test)]
+fn said(error: &ConnectorError) -> String {
+    format!("{error}; {}", error.help())
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub enum Problem {
     Empty,
     #[error("it is not WebAssembly")]
     NotWasm,
-    #[error("it is a WebAssembly module and not a component")]
+    #[error("it is a core module and not a component")]
     CoreModule,
     #[error("it is not a valid component (damaged or cut short?): {0}")]
     Invalid(String),

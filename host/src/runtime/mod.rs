@@ -50,6 +50,8 @@ pub struct Operator {
     pub factory: Arc<dyn OperatorFactory>,
     pub config_json: String,
     pub limits: Limits,
+    /// Changed keyed state that one subtask keeps in memory before it is merged into RocksDB.
+    pub state_memory_bytes_max: usize,
 }
 
 /// How a job came to its end.
@@ -102,10 +104,9 @@ impl RunError {
             RunError::Panicked { .. } => {
                 Some("please report it; nothing is lost, so the job can be run again".to_owned())
             }
-            RunError::Refused { .. }
-            | RunError::Connector { .. }
-            | RunError::Commit { .. }
-            | RunError::Attempt { .. } => None,
+            RunError::Connector { source, .. } => Some(source.help()),
+            RunError::Commit { source, .. } => Some(source.help()),
+            RunError::Refused { .. } | RunError::Attempt { .. } => None,
         }
     }
 }

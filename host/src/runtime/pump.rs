@@ -61,6 +61,13 @@ pub struct CommitError {
     source: ConnectorError,
 }
 
+impl CommitError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        self.source.help()
+    }
+}
+
 pub struct Pump {
     attempted: Attempted,
     coordinator: Coordinator<Vec<Part>>,

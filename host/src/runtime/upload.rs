@@ -8,7 +8,7 @@ use crate::connector::ConnectorError;
 use crate::id::{Attempt, SubtaskId};
 use crate::state::{StateError, TransferError, Uploader};
 use crate::store::{CheckpointStore, FileRef, FileUploader, StoreError, SubtaskSnapshot};
-use crate::task::PendingPart;
+use crate::task::{PendingPart, help_of_state};
 use crate::telemetry::JobCounters;
 
 /// Why a part could not be made durable.
@@ -30,7 +30,9 @@ impl UploadError {
     pub fn help(&self) -> Option<String> {
         match self {
             UploadError::Store { source, .. } => source.help(),
-            UploadError::State { .. } | UploadError::Sink { .. } | UploadError::Panicked { .. } => None,
+            UploadError::State { source, .. } => help_of_state(source),
+            UploadError::Sink { source, .. } => Some(source.help()),
+            UploadError::Panicked { .. } => None,
         }
     }
 }

@@ -92,8 +92,6 @@ struct Wiring<'a> {
     block_cache: BlockCache,
 }
 
-/// Changed state that one subtask keeps in memory before it is merged into RocksDB.
-const STATE_MEMORY_BYTES_MAX: usize = 128 << 20;
 /// What all RocksDBs of a job keep of their files in memory.
 const BLOCK_CACHE_BYTES_MAX: usize = 64 << 20;
 
@@ -207,7 +205,8 @@ impl Wiring<'_> {
     }
 
     fn state_options(&self, subtask: &SubtaskId, parallelism: u32) -> StateOptions {
-        let tables = self.job.operators[&subtask.operator].factory.descriptor().tables.iter();
+        let operator = &self.job.operators[&subtask.operator];
+        let tables = operator.factory.descriptor().tables.iter();
         let max_parallelism = self.job.max_parallelism;
         StateOptions {
             work_dir: self.recovered.work_folder.join(subtask.operator.as_str()).join(subtask.index.to_string()),
@@ -216,7 +215,7 @@ impl Wiring<'_> {
             max_parallelism,
             attempt: self.recovered.attempt,
             tables: tables.map(|table| TableRef { name: table.name.to_string(), version: table.version }).collect(),
-            memory_bytes_max: STATE_MEMORY_BYTES_MAX,
+            memory_bytes_max: operator.state_memory_bytes_max,
             block_cache: self.block_cache.clone(),
         }
     }

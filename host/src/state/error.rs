@@ -29,7 +29,7 @@ pub enum StateError {
     TooLong { subtask: SubtaskId, what: &'static str, bytes: usize, bytes_max: usize },
     #[error(
         "{subtask}: one call of the operator wrote {bytes} bytes of keyed state, and only {bytes_max} fit into memory; \
-         let it write in smaller parts or raise the operator's state memory"
+         let it write in smaller parts, or raise `state_memory` of its limits"
     )]
     StagedTooMuch { subtask: SubtaskId, bytes: usize, bytes_max: usize },
     #[error(
@@ -79,6 +79,41 @@ pub enum StateError {
 }
 
 impl StateError {
+    /// What to do about it. Where a file could not be moved, the mover's own error says more.
+    pub fn help(&self) -> String {
+        let help = match self {
+            StateError::NoSuchTable { .. }
+            | StateError::Malformed { .. }
+            | StateError::Bitmap { .. }
+            | StateError::ForeignKey { .. }
+            | StateError::TooLong { .. }
+            | StateError::StagedTooMuch { .. }
+            | StateError::ReadTooMuch { .. }
+            | StateError::TableTwice { .. } => {
+                "this is the operator's fault; nothing is lost: correct it and run the job again"
+            }
+            StateError::TableVersion { .. } | StateError::TooManyTables { .. } => {
+                "nothing is lost: take the operator that wrote the checkpoint, or start the job under a new name"
+            }
+            StateError::TablesDiffer { .. }
+            | StateError::KeyGroups { .. }
+            | StateError::FileName { .. }
+            | StateError::Corrupt { .. } => {
+                "restore the checkpoint store from a backup; `lockgate checkpoint verify` lists which checkpoints are whole"
+            }
+            StateError::Fetch { .. }
+            | StateError::Upload { .. }
+            | StateError::File { .. }
+            | StateError::Rocks { .. }
+            | StateError::Background { .. }
+            | StateError::Stopped { .. }
+            | StateError::WorkDirUsed { .. } => {
+                "check the disk under the job's state_dir, then run the job again: it continues from its last checkpoint"
+            }
+        };
+        help.to_owned()
+    }
+
     /// Whether the operator's code caused it, and not the host, the disk or the checkpoint.
     pub fn is_guest_fault(&self) -> bool {
         match self {

@@ -76,8 +76,21 @@ impl TaskError {
             TaskError::MissingKey { .. } => {
                 Some("let the operator before it emit its records with a key (a file source has none)".to_owned())
             }
-            TaskError::Connector(_) | TaskError::State { .. } | TaskError::Cancelled => None,
+            TaskError::Connector(error) => Some(error.help()),
+            TaskError::State { source, .. } => help_of_state(source),
+            TaskError::Cancelled => None,
         }
+    }
+}
+
+/// What to do about keyed state that failed. Errors of the checkpoint store come through it in a box.
+pub fn help_of_state(error: &StateError) -> Option<String> {
+    match error {
+        StateError::Fetch { source, .. } | StateError::Upload { source, .. } => {
+            source.downcast_ref::<StoreError>().and_then(StoreError::help)
+        }
+        StateError::Background { source, .. } => help_of_state(source),
+        other => Some(other.help()),
     }
 }
 

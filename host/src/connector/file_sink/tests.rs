@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::committable::Committable;
 use super::{FileCommitter, FileSinkOptions, FileSinkWriter, MissingValue};
-use crate::connector::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, test_ctx};
+use crate::connector::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, said, test_ctx};
 use crate::element::{Batch, NO_TIMESTAMP, Row};
 use crate::id::{Attempt, Epoch, JobUid, Name};
 use crate::protocol::{CommitPermit, PublishReceipt};
@@ -85,7 +85,7 @@ impl Sink {
     }
 
     fn error(&self, epoch: u64, committables: &[Vec<u8>]) -> String {
-        self.committer.commit(&permit(epoch), committables).expect_err("refused").to_string()
+        said(&self.committer.commit(&permit(epoch), committables).expect_err("refused"))
     }
 }
 
@@ -162,7 +162,7 @@ fn a_record_without_a_value_fails_the_job_or_is_skipped_as_asked() {
     rows.push(Row { key: Some(b"k"), value: None, timestamp: 0 });
     rows.push(Row { key: None, value: Some(b"b"), timestamp: 0 });
     let mut sink = Sink::new();
-    let error = sink.writer.write(&rows).expect_err("no line can show it").to_string();
+    let error = said(&sink.writer.write(&rows).expect_err("no line can show it"));
     assert!(error.contains("missing_value = \"skip\""), "{error}");
     let mut sink = Sink::at(sink.out, 2, |options| options.missing_value = MissingValue::Skip);
     sink.writer.write(&rows).expect("skipped");
@@ -179,7 +179,7 @@ fn a_folder_of_another_job_or_sink_is_refused_and_untouched() {
     let other_job = ConnectorContext { job_uid: JobUid("uid-2".to_owned()), ..attempt(1) };
     let other_sink = ConnectorContext { name: Name::new("second").expect("a name"), ..attempt(1) };
     for ctx in [other_job, other_sink] {
-        let error = FileCommitter::open(&options(sink.out.path()), &ctx).err().expect("not theirs").to_string();
+        let error = said(&FileCommitter::open(&options(sink.out.path()), &ctx).err().expect("not theirs"));
         assert!(
             error.contains("belongs to sink 'out' of job 'job'") && error.contains("choose another path"),
             "{error}"
@@ -191,7 +191,7 @@ fn a_folder_of_another_job_or_sink_is_refused_and_untouched() {
     assert_eq!(staged_files(sink.out.path()), 0);
     for length in 0..content.len() {
         fs::write(&owner, &content[..length]).expect("written");
-        let error = FileCommitter::open(&options(sink.out.path()), &attempt(2)).err().expect("damaged").to_string();
+        let error = said(&FileCommitter::open(&options(sink.out.path()), &attempt(2)).err().expect("damaged"));
         assert!(error.contains("owner.json"), "{error}");
     }
 }
@@ -201,7 +201,7 @@ fn a_file_in_the_place_of_the_output_folder_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
     fs::write(&out, "a file").expect("written");
-    let error = FileCommitter::open(&options(&out), &attempt(1)).err().expect("no folder").to_string();
+    let error = said(&FileCommitter::open(&options(&out), &attempt(1)).err().expect("no folder"));
     assert!(error.starts_with("out: cannot create the output folder") && error.ends_with("/out"), "{error}");
 }
 
@@ -292,7 +292,7 @@ fn a_damaged_record_of_commits_is_an_error() {
     let content = fs::read(&record).expect("a record");
     for length in 0..content.len() {
         fs::write(&record, &content[..length]).expect("written");
-        let error = FileCommitter::open(&options(sink.out.path()), &attempt(2)).err().expect("damaged").to_string();
+        let error = said(&FileCommitter::open(&options(sink.out.path()), &attempt(2)).err().expect("damaged"));
         assert!(error.contains("committed.json is damaged"), "{error}");
     }
 }
@@ -331,7 +331,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_shows() {
     let line = "x".repeat(100_000);
     let error = (0..20).find_map(|_| writer.write(&batch(&[&line])).err()).expect("the disk is full");
     assert!(matches!(error, ConnectorError::Full { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = said(&error);
     assert!(
         text.contains("the disk is full; free some space") && text.contains("staging/1/part-0000-000001"),
         "{text}"

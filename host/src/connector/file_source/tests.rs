@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::position::Position;
 use super::{FileMode, FileReader, FileSourceOptions};
-use crate::connector::{ConnectorError, Polled, SourceReader, SplitState, test_ctx};
+use crate::connector::{ConnectorError, Polled, SourceReader, SplitState, said, test_ctx};
 
 fn options(path: &Path, mode: FileMode) -> FileSourceOptions {
     FileSourceOptions {
@@ -297,7 +297,7 @@ fn a_line_over_the_limit_is_an_error_after_the_lines_before_it() {
         match reader.poll() {
             Ok(Polled::Batch(batch)) => got.push(batch.rows),
             Ok(other) => panic!("{other:?}"),
-            Err(error) => break error.to_string(),
+            Err(error) => break said(&error),
         }
     };
     assert!(got.is_empty() || got == [1], "{got:?}");
