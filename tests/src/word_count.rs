@@ -112,7 +112,7 @@ wasm = "{count}"
 input = "split"
 parallelism = {parallelism}
 # Little, so that state is merged into files and these are uploaded, too.
-limits.state_memory = "256KiB"
+limits.state_memory = "2MiB"
 
 [sink.out]
 type = "file"

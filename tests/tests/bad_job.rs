@@ -72,7 +72,7 @@ fn a_guarantee_that_is_not_there_is_refused_with_those_there_are() {
 #[test]
 fn text_that_is_no_toml_is_refused_with_its_line() {
     let job = job_with_text();
-    assert_refused(&job, &job.job_file().replace("[job]", "[job"), &["job.toml", "line 1"]);
+    assert_refused(&job, &job.job_file().replace("[job]", "[job"), &["job.toml:1"]);
 }
 
 #[test]

@@ -87,6 +87,9 @@ pub trait SinkWriter: Send {
 
 /// The commit side of a sink, one for all its subtasks.
 pub trait SinkCommitter: Send + Sync {
+    /// The newest epoch that is known to be committed, if the sink remembers any. A job that would continue from an older
+    /// checkpoint is refused, since it would put out again what its readers have already.
+    fn committed(&self) -> Option<Epoch>;
     /// Makes an epoch's output visible. Idempotent: a committable that was committed before, by this process or another one,
     /// is no error.
     ///

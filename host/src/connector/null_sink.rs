@@ -51,6 +51,10 @@ impl SinkWriter for NullSinkWriter {
 pub struct NullCommitter;
 
 impl SinkCommitter for NullCommitter {
+    fn committed(&self) -> Option<Epoch> {
+        None
+    }
+
     fn commit(&self, _permit: &CommitPermit, _committables: &[Vec<u8>]) -> Result<(), ConnectorError> {
         Ok(())
     }

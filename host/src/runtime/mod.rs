@@ -23,7 +23,7 @@ use crate::graph::Plan;
 use crate::guest::{Limits, OperatorFactory};
 use crate::id::{Epoch, Name};
 use crate::protocol::recovery::RecoveryRefused;
-use crate::protocol::{Coordinator, CoordinatorOptions, MaxParallelism};
+use crate::protocol::{Coordinator, CoordinatorOptions, FailReason, MaxParallelism};
 use crate::store::StoreError;
 use crate::task::TaskError;
 use crate::telemetry::{JobCounters, JobFinished, JobStarted};
@@ -73,6 +73,11 @@ pub enum RunError {
     Store { job: Name, source: StoreError },
     #[error("cannot continue job '{job}' from its newest checkpoint")]
     Refused { job: Name, source: Box<RecoveryRefused> },
+    #[error(
+        "the output of epoch {committed} is committed in sink '{sink}', and the newest checkpoint is {}: a manifest is missing",
+        .newest.map_or_else(|| "none".to_owned(), |epoch| format!("epoch {epoch}"))
+    )]
+    CheckpointMissing { sink: Name, committed: Epoch, newest: Option<Epoch> },
     #[error("cannot {action} the working folder {path}", path = path.display())]
     WorkFolder { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot open a source or sink of job '{job}'")]
@@ -87,8 +92,8 @@ pub enum RunError {
     Task { chain: String, source: Box<TaskError> },
     #[error("the host failed, which is a bug in Lockgate: {message}")]
     Panicked { message: String },
-    #[error("the attempt was ended: {reason}")]
-    Attempt { reason: String },
+    #[error("the attempt was ended: {0}")]
+    Attempt(FailReason),
 }
 
 impl RunError {
@@ -106,7 +111,13 @@ impl RunError {
             }
             RunError::Connector { source, .. } => Some(source.help()),
             RunError::Commit { source, .. } => Some(source.help()),
-            RunError::Refused { .. } | RunError::Attempt { .. } => None,
+            RunError::Refused { source, .. } => Some(source.help()),
+            RunError::Attempt(reason) => reason.help().map(str::to_owned),
+            RunError::CheckpointMissing { .. } => Some(
+                "put the checkpoint store back from a backup: from an older checkpoint the job would put out again what is \
+                 there already. To start from the beginning, give the job a new name and its sinks new folders"
+                    .to_owned(),
+            ),
         }
     }
 }

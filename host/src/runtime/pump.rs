@@ -16,7 +16,7 @@ use crate::connector::{ConnectorError, SinkCommitter};
 use crate::crash;
 use crate::element::Barrier;
 use crate::id::{Attempt, Epoch, Name, TaskId};
-use crate::protocol::{Action, CommitPermit, Coordinator, Event, MaxParallelism, PublishReceipt};
+use crate::protocol::{Action, CommitPermit, Coordinator, Event, FailReason, MaxParallelism, PublishReceipt};
 use crate::store::{CheckpointStore, MANIFEST_VERSION, Manifest, OperatorCheckpoint, StoreError};
 use crate::task::{TaskError, TaskEvent};
 use crate::telemetry::{CheckpointCompleted, CheckpointDiscarded, JobCounters, RetentionFailed};
@@ -122,11 +122,12 @@ impl Pump {
             let failed = self.task_ended(joined);
             debug_assert!(failed.is_none() || outcome.is_err(), "a task fails only before the job is finished");
         }
-        self.work.shutdown().await;
+        // A publish or commit that is still running must have its outcome before another attempt may look.
+        while self.work.join_next().await.is_some() {}
         match (outcome, self.failure) {
             (Ok(finished), _) => Ok(finished),
             (Err(_), Some(failure)) => Err(failure),
-            (Err(reason), None) => Err(RunError::Attempt { reason }),
+            (Err(reason), None) => Err(RunError::Attempt(reason)),
         }
     }
 
@@ -233,7 +234,7 @@ impl Pump {
     }
 
     /// Lets the coordinator decide and does what it says. The outcome, when there is one.
-    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<Finished, String>> {
+    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<Finished, FailReason>> {
         let now = self.started.elapsed();
         for action in self.coordinator.step(event, now) {
             match action {
@@ -245,7 +246,7 @@ impl Pump {
                 }
                 Action::Commit(permit) => self.commit(permit),
                 Action::Retain { committed } => self.retain(committed),
-                Action::Fail(reason) => return Some(Err(reason.to_string())),
+                Action::Fail(reason) => return Some(Err(reason)),
                 Action::Finish { ended } => {
                     let epoch = self.attempted.counters.committed_epoch();
                     let resumed_from = self.attempted.resumed_from;

@@ -63,7 +63,12 @@ pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
     let store = CheckpointStore::open(root, name, SLOT).await.map_err(store_failed)?;
     locks.push(JobLock::acquire(&root.join(name.as_str()), name).map_err(store_failed)?);
     let newest = newest(job, &store).await?;
-    let attempt = store.claim_attempt().await.map_err(store_failed)?;
+    let used = newest.as_ref().map(|(manifest, _)| manifest.attempt);
+    let mut attempt = store.claim_attempt().await.map_err(store_failed)?;
+    // Claims that were lost must not let two attempts use the same file names.
+    while Some(attempt) <= used {
+        attempt = store.claim_attempt().await.map_err(store_failed)?;
+    }
     crash::point("recover.claimed");
     let work_folder = new_work_folder(job, attempt)?;
     let mut recovered =
@@ -75,6 +80,12 @@ pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
         let committer =
             committer.map_err(|source| RunError::Connector { job: name.clone(), source: Box::new(source) })?;
         recovered.committers.insert(sink.clone(), Arc::from(committer));
+    }
+    let newest_epoch = newest.as_ref().map(|(manifest, _)| manifest.epoch);
+    for (sink, committer) in &recovered.committers {
+        if let Some(committed) = committer.committed().filter(|committed| Some(*committed) > newest_epoch) {
+            return Err(RunError::CheckpointMissing { sink: sink.clone(), committed, newest: newest_epoch });
+        }
     }
     if let Some((manifest, receipt)) = newest {
         commit_again(&recovered.committers, &manifest, receipt)?;

@@ -19,7 +19,7 @@ use crate::channel::{Capacity, Inputs, Receiver, Sender, link};
 use crate::connector::{SplitState, open_sink_writer, open_source};
 use crate::element::Barrier;
 use crate::graph::{self, NodeId, NodeKind, Plan};
-use crate::guest::{Counters, InstanceContext, OperatorFactory};
+use crate::guest::{Counters, InstanceContext, OperatorFactory, OperatorInstance};
 use crate::id::{Name, SubtaskId, TaskId};
 use crate::state::{BlockCache, KeyedState, StateOptions, TransferError};
 use crate::store::{CheckpointStore, KeyedSnapshot, SubtaskSnapshot, TableRef};
@@ -199,8 +199,8 @@ impl Wiring<'_> {
         let counters = self.counters.subtask(&subtask);
         let (chained_input, chained_port) = (before.map_or(0, |edge| edge.input), after.map_or(0, |edge| edge.port));
         Box::new(move || {
-            let instance = opening.open()?;
-            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, counters })
+            let (instance, operator_state) = opening.open()?;
+            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters })
         })
     }
 
@@ -232,7 +232,7 @@ struct Opening {
 }
 
 impl Opening {
-    fn open(mut self) -> Result<Box<dyn crate::guest::OperatorInstance>, TaskError> {
+    fn open(mut self) -> Result<(Box<dyn OperatorInstance>, Vec<u8>), TaskError> {
         let subtask = self.context.subtask.clone();
         if !self.options.tables.is_empty() {
             let range = self.options.key_groups;
@@ -256,6 +256,8 @@ impl Opening {
         if !states.is_empty() {
             instance.restore(&states)?;
         }
-        Ok(instance)
+        // States that are merged from several subtasks give another one at the next snapshot.
+        let operator_state = if states.len() == 1 { states.remove(0) } else { Vec::new() };
+        Ok((instance, operator_state))
     }
 }

@@ -104,6 +104,11 @@ pub struct PendingSnapshot {
 }
 
 impl PendingSnapshot {
+    /// Whether anything was written in this epoch.
+    pub fn has_writes_of(&self, epoch: Epoch) -> bool {
+        self.deltas.iter().any(|delta| delta.epoch == epoch)
+    }
+
     /// Brings the missing files to the store. Must be awaited in a tokio runtime.
     ///
     /// # Errors

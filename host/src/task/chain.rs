@@ -18,6 +18,8 @@ pub struct OperatorSlot {
     pub chained_input: u32,
     /// The output that the operator or sink behind it in the chain takes; of no meaning where outlets choose by themselves.
     pub chained_port: u32,
+    /// What it gave at the last snapshot, or was restored from.
+    pub operator_state: Vec<u8>,
     pub counters: Counters,
 }
 
@@ -174,6 +176,10 @@ impl Chain {
             let operator_state = slot.instance.snapshot(epoch)?;
             let frozen = slot.instance.keyed_state().map(|state| state.freeze(epoch)).transpose();
             let keyed = frozen.map_err(|source| TaskError::State { subtask: slot.subtask.clone(), source })?;
+            // A watermark may change state without anything being emitted.
+            self.changed |= slot.operator_state != operator_state;
+            self.changed |= keyed.as_ref().is_some_and(|keyed| keyed.has_writes_of(epoch));
+            slot.operator_state.clone_from(&operator_state);
             let subtask = slot.subtask.clone();
             parts.push(PendingPart { subtask, splits: Vec::new(), operator_state, keyed, prepare: None });
         }

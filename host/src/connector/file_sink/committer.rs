@@ -207,6 +207,10 @@ impl FileCommitter {
 }
 
 impl SinkCommitter for FileCommitter {
+    fn committed(&self) -> Option<Epoch> {
+        *self.recorded.lock().expect("never poisoned")
+    }
+
     fn commit(&self, permit: &CommitPermit, committables: &[Vec<u8>]) -> Result<(), ConnectorError> {
         let epoch = permit.epoch();
         let steps = self.plan(epoch, committables)?;

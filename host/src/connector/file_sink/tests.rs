@@ -201,7 +201,7 @@ fn a_file_in_the_place_of_the_output_folder_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
     fs::write(&out, "a file").expect("written");
-    let error = said(&FileCommitter::open(&options(&out), &attempt(1)).err().expect("no folder"));
+    let error = FileCommitter::open(&options(&out), &attempt(1)).err().expect("no folder").to_string();
     assert!(error.starts_with("out: cannot create the output folder") && error.ends_with("/out"), "{error}");
 }
 
