@@ -94,7 +94,14 @@ write_job() {
         "$job" >"$folder/job.toml"
 }
 
-count_lines() { find "$folder/output" -type f ! -name '.*' ! -path '*/.*' -exec cat {} + 2>/dev/null | wc -l; }
+# The lines of all part files so far; none before the first run.
+count_lines() {
+    if [ -d "$folder/output" ]; then
+        find "$folder/output" -type f ! -name '.*' ! -path '*/.*' -exec cat {} + | wc -l
+    else
+        echo 0
+    fi
+}
 
 show_result() {
     local before=$1 after
