@@ -78,3 +78,41 @@ fn an_error_in_the_background_is_told_at_the_next_calls_and_to_waiting_snapshots
     state.get_many(0, &keys, &Column::default()).expect_err("a failed disk");
     state.freeze(Epoch(2)).map(|_| ()).expect_err("a failed disk");
 }
+
+#[test]
+fn the_newest_write_counts_wherever_the_older_ones_lie() {
+    let world = World::new();
+    let mut state = world.open(64 << 10, &[]);
+    let write_pair = |state: &mut KeyedState, kept: &str, deletes: &[u8]| {
+        let (keys, values) = (column(["kept", "gone"]), column([kept, "there"]));
+        state.write_many(0, &keys, &Column::default(), &values, deletes).expect("good entries");
+        state.accept().expect("a working disk");
+    };
+    let check = |state: &KeyedState, kept: &str, gone: Option<&str>| {
+        for (key, value) in [("kept", Some(kept)), ("gone", gone)] {
+            let value = value.map(|value| value.as_bytes().to_vec());
+            assert_eq!(read(state, key.as_bytes()), value, "{key}");
+            let page = state.scan(0, key.as_bytes(), None, 100).expect("a good key");
+            assert_eq!(page.values, column(value), "{key}");
+        }
+    };
+    let move_to_disk = |state: &mut KeyedState| {
+        write(state, (0..17u8).map(|n| ([n], noise(u64::from(n), 1000))));
+        while state.metrics().memory_entries > 0 {
+            std::thread::yield_now();
+        }
+    };
+    write_pair(&mut state, "1", &[]);
+    move_to_disk(&mut state);
+    check(&state, "1", Some("there"));
+    write_pair(&mut state, "2", &[0b10]);
+    drop(state.freeze(Epoch(1)).expect("a working disk"));
+    check(&state, "2", None);
+    write_pair(&mut state, "3", &[]);
+    drop(state.freeze(Epoch(2)).expect("a working disk"));
+    check(&state, "3", Some("there"));
+    write_pair(&mut state, "4", &[0b10]);
+    check(&state, "4", None);
+    move_to_disk(&mut state);
+    check(&state, "4", None);
+}
