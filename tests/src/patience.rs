@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen. Long, because machines that test are busy; nothing waits it out when all is well.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 

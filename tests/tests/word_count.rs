@@ -8,7 +8,7 @@ use lockgate_tests::{Running, WordCount, part_files};
 
 const SMALL: u64 = 300_000;
 /// Long enough that a signal sent after the first output comes long before the end.
-const LARGE: u64 = 40_000_000;
+const LARGE: u64 = 12_000_000;
 
 /// Every part file with its content.
 fn parts(job: &WordCount) -> BTreeMap<PathBuf, Vec<u8>> {
