@@ -154,3 +154,41 @@ fn a_line_over_the_limit_stops_the_job_with_its_place() {
     job.folder.run().assert_success();
     job.assert_exact();
 }
+
+#[test]
+fn an_output_folder_within_the_input_is_refused_before_anything_is_written() {
+    let job = WordCount::new();
+    job.folder.write("input/a.txt", "one line\n");
+    let broken = job.job_file().replace("path = \"output\"", "path = \"input/out\"");
+    job.folder.write("job.toml", broken);
+    let finished = job.folder.run();
+    assert_eq!(finished.status.code(), Some(2), "{}", finished.stderr);
+    assert!(finished.stderr.contains("sink.out") && finished.stderr.contains("help: "), "{}", finished.stderr);
+    assert!(!job.folder.path("input/out").exists() && !job.folder.path("state").exists());
+}
+
+#[test]
+fn a_checkpoint_older_than_the_committed_output_is_refused() {
+    let job = WordCount::new();
+    job.folder.write("input/a.txt", "one\n");
+    assert!(job.folder.run().status.success());
+    job.folder.write("input/b.txt", "two\n");
+    assert!(job.folder.run().status.success());
+    let manifests = job.folder.path("state/checkpoints/word-count/0/manifests");
+    let mut files =
+        fs::read_dir(&manifests).expect("manifests").map(|file| file.expect("a file").path()).collect::<Vec<_>>();
+    files.sort();
+    let newest = files.pop().expect("two checkpoints");
+    let kept = fs::read(&newest).expect("readable");
+    fs::remove_file(&newest).expect("removable");
+    let refused = job.folder.run();
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("a manifest is missing") && refused.stderr.contains("help: "),
+        "{}",
+        refused.stderr
+    );
+    fs::write(&newest, kept).expect("put back");
+    assert!(job.folder.run().status.success());
+    job.totals().check(&job.output()).expect("nothing is lost or doubled");
+}

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it changes nothing: no folder is created, no lock taken, no record read.
 
-mod places;
+pub(super) mod places;
 mod report;
 
 use std::path::PathBuf;

@@ -3,20 +3,21 @@
 //! Invariant: nothing is changed, and nothing is refused that a run would accept.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
 use crate::cli::CliError;
 use crate::cli::checkpoint::block_on;
 use crate::config::JobFile;
-use crate::connector::{ConnectorContext, ConnectorError, SinkOptions, preview_sink, preview_source};
+use crate::connector::{ConnectorContext, ConnectorError, SinkOptions, SourceOptions, preview_sink, preview_source};
 use crate::id::{Attempt, JobUid};
 use crate::store::{CheckpointStore, StoreError};
 
 /// # Errors
 /// The first source that can't be read, or folder that can't be made or isn't this job's.
-pub(super) fn check_places(file: &JobFile) -> Result<(), CliError> {
+pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
+    check_apart(file)?;
     for (name, source) in &file.sources {
         preview_source(&source.options, name).map_err(|error| refused(&error))?;
     }
@@ -43,8 +44,45 @@ pub(super) fn check_places(file: &JobFile) -> Result<(), CliError> {
 }
 
 fn refused(error: &ConnectorError) -> CliError {
-    let refused = CliError::unusable(error.to_string());
+    let refused = CliError::unusable(error.to_string()).help(error.help());
     error.source().map_or(refused.clone(), |cause| refused.caused_by(cause))
+}
+
+/// Whether what the job writes stays out of the folders that it reads: else it would read its own output.
+fn check_apart(file: &JobFile) -> Result<(), CliError> {
+    let sinks = file.sinks.iter().filter_map(|(name, sink)| match &sink.options {
+        SinkOptions::File(options) => Some((format!("path of [sink.{name}]"), options.path.clone())),
+        SinkOptions::Null(_) => None,
+    });
+    let state = [
+        ("state_dir of [job]".to_owned(), file.state_dir.clone()),
+        ("store of [checkpoint]".to_owned(), file.checkpoint.store.clone()),
+    ];
+    let written = sinks.chain(state).collect::<Vec<_>>();
+    for (name, source) in &file.sources {
+        let SourceOptions::File(options) = &source.options else { continue };
+        let Ok(read) = options.path.canonicalize() else { continue };
+        for (key, path) in &written {
+            if read.is_dir() && resolved(path).starts_with(&read) {
+                let (path, read) = (path.display(), options.path.display());
+                let refused = format!("{key} is {path}, within {read}, which source '{name}' reads");
+                return Err(
+                    CliError::unusable(refused).help("keep what a job reads and what it writes in folders apart")
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A path without links and `..`, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    for place in path.ancestors().filter(|place| !place.as_os_str().is_empty()) {
+        if let (Ok(real), Ok(rest)) = (place.canonicalize(), path.strip_prefix(place)) {
+            return real.join(rest);
+        }
+    }
+    std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path))
 }
 
 /// The job's uid, or for a job that has never run one that nothing belongs to.
