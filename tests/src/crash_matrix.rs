@@ -12,7 +12,7 @@ const TEXT_BYTES: u64 = 1_500_000;
 /// # Panics
 /// If the output isn't exact, or a run fails otherwise than by its crash.
 pub fn crash_in_turn(points: &[String]) -> usize {
-    let job = WordCount::new().interval("5ms");
+    let job = WordCount::new().interval("5ms").little_state_memory();
     let reached = crash_job_in_turn(&job, points);
     finish(&job, points);
     reached
@@ -23,7 +23,7 @@ pub fn crash_in_turn(points: &[String]) -> usize {
 /// # Panics
 /// As [`crash_in_turn`].
 pub fn crash_in_turn_after_kill(points: &[String]) -> usize {
-    let job = WordCount::new().interval("5ms");
+    let job = WordCount::new().interval("5ms").little_state_memory();
     job.add_text("first.txt", 1, TEXT_BYTES);
     let mut running = job.folder.start();
     running.wait_until("the first committed output", || has_output(&job));

@@ -17,13 +17,15 @@ pub struct WordCount {
 struct Settings {
     mode: &'static str,
     interval: String,
+    state_memory: &'static str,
     parallelism: u32,
 }
 
 impl WordCount {
     /// A bounded job without input yet, with a checkpoint every 20 ms and `count` in two subtasks.
     pub fn new() -> WordCount {
-        let settings = Settings { mode: "bounded", interval: "20ms".to_owned(), parallelism: 2 };
+        let settings =
+            Settings { mode: "bounded", interval: "20ms".to_owned(), parallelism: 2, state_memory: "128MiB" };
         let job = WordCount { folder: JobFolder::new(), settings };
         job.folder.create_dir("input");
         job.write_job();
@@ -33,6 +35,13 @@ impl WordCount {
     /// Waits for new files and new lines instead of ending.
     pub fn continuous(mut self) -> WordCount {
         self.settings.mode = "continuous";
+        self.write_job();
+        self
+    }
+
+    /// Little memory, so that state is merged into files and these are uploaded, too.
+    pub fn little_state_memory(mut self) -> WordCount {
+        self.settings.state_memory = "2MiB";
         self.write_job();
         self
     }
@@ -88,7 +97,7 @@ impl WordCount {
     /// The job file's text, for tests that break it.
     pub fn job_file(&self) -> String {
         let (split, count) = (operator("split"), operator("count"));
-        let Settings { mode, interval, parallelism } = &self.settings;
+        let Settings { mode, interval, parallelism, state_memory } = &self.settings;
         format!(
             r#"[job]
 name = "word-count"
@@ -111,8 +120,7 @@ input = "text"
 wasm = "{count}"
 input = "split"
 parallelism = {parallelism}
-# Little, so that state is merged into files and these are uploaded, too.
-limits.state_memory = "2MiB"
+limits.state_memory = "{state_memory}"
 
 [sink.out]
 type = "file"

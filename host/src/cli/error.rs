@@ -105,8 +105,12 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.message)?;
         // A message often includes its cause already; said twice it only hides the rest.
-        for cause in self.causes.iter().filter(|cause| !self.message.contains(cause.as_str())) {
-            write!(f, "\ncaused by: {cause}")?;
+        let mut said = self.message.as_str();
+        for cause in &self.causes {
+            if !said.contains(cause.as_str()) {
+                write!(f, "\ncaused by: {cause}")?;
+                said = cause;
+            }
         }
         if let Some(help) = &self.help {
             write!(f, "\nhelp: {help}")?;

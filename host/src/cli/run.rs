@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::check::places::check_places;
+use crate::cli::check::places::check_apart;
 use crate::cli::load::load;
 use crate::cli::progress::{Progress, count};
 use crate::cli::{CliError, print};
@@ -42,7 +42,7 @@ pub struct Args {
 /// If the job can't be run, or fails.
 pub fn run(args: &Args) -> Result<(), CliError> {
     let loaded = load(&args.job_file)?;
-    check_places(&loaded.file)?;
+    check_apart(&loaded.file)?;
     for warning in &loaded.plan.warnings {
         print::err(&format!("warning: {warning}\n"));
     }

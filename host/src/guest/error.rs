@@ -155,6 +155,7 @@ impl fmt::Display for Call {
 pub struct OperatorError {
     pub subtask: SubtaskId,
     pub call: Call,
+    #[source]
     pub failure: Box<Failure>,
 }
 

@@ -16,7 +16,7 @@ use crate::store::{CheckpointStore, StoreError};
 
 /// # Errors
 /// The first source that can't be read, or folder that can't be made or isn't this job's.
-pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
+pub(super) fn check_places(file: &JobFile) -> Result<(), CliError> {
     check_apart(file)?;
     for (name, source) in &file.sources {
         preview_source(&source.options, name).map_err(|error| refused(&error))?;
@@ -49,7 +49,10 @@ fn refused(error: &ConnectorError) -> CliError {
 }
 
 /// Whether what the job writes stays out of the folders that it reads: else it would read its own output.
-fn check_apart(file: &JobFile) -> Result<(), CliError> {
+///
+/// # Errors
+/// The first folder that doesn't.
+pub(in crate::cli) fn check_apart(file: &JobFile) -> Result<(), CliError> {
     let sinks = file.sinks.iter().filter_map(|(name, sink)| match &sink.options {
         SinkOptions::File(options) => Some((format!("path of [sink.{name}]"), options.path.clone())),
         SinkOptions::Null(_) => None,
