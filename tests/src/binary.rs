@@ -77,6 +77,7 @@ fn profile_dir() -> PathBuf {
     folder.to_owned()
 }
 
-fn target_dir() -> PathBuf {
+/// The target folder that this test program was built in.
+pub fn target_dir() -> PathBuf {
     profile_dir().parent().expect("a profile's folder is in the target folder").to_owned()
 }

@@ -14,7 +14,7 @@ mod reference;
 mod text;
 mod word_count;
 
-pub use binary::{build_operator, lockgate, operator, repository};
+pub use binary::{build_operator, lockgate, operator, repository, target_dir};
 pub use crash_campaign::{CrashCampaign, CrashReport};
 pub use crash_matrix::{crash_in_turn, crash_in_turn_after_kill};
 pub use crash_points::crash_points;

@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockgate_tests::{JobFolder, lockgate, repository};
+use lockgate_tests::{JobFolder, repository, target_dir};
 
 /// Runs it over the text in `input`, from a folder that isn't the checkout; gives what it printed.
 fn quickstart(folder: &JobFolder) -> String {
-    let target_dir = lockgate().ancestors().nth(2).expect("the binary is in a profile's folder");
     let output = Command::new(repository().join("examples/quickstart.sh"))
         .arg("input")
         .current_dir(folder.path(""))
-        .env("CARGO_TARGET_DIR", target_dir)
+        .env("CARGO_TARGET_DIR", target_dir())
         .env("LOCKGATE_QUICKSTART_DIR", folder.path("made here"))
         .output()
         .expect("bash starts");
