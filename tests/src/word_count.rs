@@ -22,7 +22,8 @@ struct Settings {
 }
 
 impl WordCount {
-    /// A bounded job without input yet, with a checkpoint every 20 ms and `count` in two subtasks.
+    /// A bounded job without input yet, with a checkpoint every 20 ms and all but the sink in two subtasks, so that
+    /// barriers have several inputs to be aligned on.
     pub fn new() -> WordCount {
         let settings =
             Settings { mode: "bounded", interval: "20ms".to_owned(), parallelism: 2, state_memory: "128MiB" };
@@ -111,10 +112,12 @@ interval = "{interval}"
 type = "file"
 path = "input"
 mode = "{mode}"
+parallelism = {parallelism}
 
 [operator.split]
 wasm = "{split}"
 input = "text"
+parallelism = {parallelism}
 
 [operator.count]
 wasm = "{count}"
