@@ -93,3 +93,8 @@ pub mod prelude {
         AsField, Context, Declaration, Error, Level, List, Map, OpenContext, Operator, Output, Record, TableName, Value,
     };
 }
+
+/// The README's operator is compiled with the examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
