@@ -60,11 +60,14 @@ need_rust() {
         fail "Rust $version is too old; this needs $rust_min or newer" "run: rustup update stable"
 }
 
+# Whether bindgen will find its library. libclang-cpp, which LLVM's own packages bring along, is another one. A test looks elsewhere.
 libclang_found() {
     [ -n "${LIBCLANG_PATH:-}" ] && return
-    local found
-    found=$(compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' || compgen -G '/usr/lib*/libclang*.so*' || true)
-    [ -n "$found" ]
+    local folders="${LOCKGATE_LIBCLANG_DIRS:-/usr/lib/llvm-*/lib /usr/lib /usr/lib64 /usr/lib/*-linux-gnu}" folder
+    for folder in $folders; do
+        { compgen -G "$folder/libclang.so*" || compgen -G "$folder/libclang-[0-9]*.so*"; } >/dev/null && return
+    done
+    return 1
 }
 
 setup_host() {

@@ -62,6 +62,21 @@ fn a_machine_with_an_old_rust_is_told_to_update_it() {
 }
 
 #[test]
+fn a_machine_with_llvms_libraries_but_without_libclang_gets_it() {
+    let path = programs(Some("echo 'rustc 1.95.0 (abc 2026-01-01)'"));
+    let libraries = tempfile::tempdir().expect("a temporary folder");
+    let needs = |library: &str| {
+        fs::write(libraries.path().join(library), "").expect("the folder is ours");
+        let output = set_up(&["host"], &[("PATH", path.path()), ("LOCKGATE_LIBCLANG_DIRS", libraries.path())]);
+        // There is no compiler in this PATH, and nothing to install one with.
+        assert!(!output.status.success() && stderr(&output).contains("this needs g++"), "{}", stderr(&output));
+        stderr(&output).contains("libclang-dev")
+    };
+    assert!(needs("libclang-cpp.so.14"), "that is another library");
+    assert!(!needs("libclang-14.so.1"));
+}
+
+#[test]
 fn a_machine_that_has_everything_is_left_alone_at_once() {
     let parts = ["host", "wasm", "lint"];
     let first = set_up(&parts, &[]);
