@@ -6,9 +6,9 @@ use std::cell::RefCell;
 
 use crate::context::Place;
 use crate::error::{Error, ErrorKind};
-use crate::host::{BatchRef, Column, ColumnRef, Entries, Host, Level, Page};
-use crate::instance::Instance;
-use crate::operator::{Declaration, Operator, TableKind};
+use crate::host::{BatchRef, Clock, Column, ColumnRef, Entries, Host, Level, Page};
+use crate::instance::{Instance, Rejection};
+use crate::operator::{Declaration, Operator, Redistribution, TableKind};
 
 #[allow(unsafe_code, missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
 pub mod bindings {
@@ -23,7 +23,7 @@ pub mod bindings {
 }
 
 pub use bindings::exports::lockgate::operator::operator::Guest;
-use bindings::lockgate::operator::{output, runtime, state, types};
+use bindings::lockgate::operator::{output, runtime, state, timers, types};
 
 /// The place of the one instance of a component.
 pub struct Cell<Op>(RefCell<Option<Instance<Op>>>);
@@ -48,15 +48,22 @@ impl<Op: Operator> Cell<Op> {
         types::Descriptor {
             name: name.to_owned(),
             version: version.to_owned(),
+            inputs: declaration.inputs().iter().map(input).collect(),
             outputs: declaration.outputs().iter().map(|&output| output.to_owned()).collect(),
             tables: tables.collect(),
+            timers: declaration.uses_timers(),
+            redistribution: match declaration.redistribution_of_state() {
+                Redistribution::Split => types::Redistribution::Split,
+                Redistribution::Union => types::Redistribution::Union,
+                Redistribution::Broadcast => types::Redistribution::Broadcast,
+            },
         }
     }
 
     pub fn open(&self, context: types::Context) -> Result<(), types::OpError> {
         report_panics();
-        let types::Context { job, operator, subtask, parallelism, config } = context;
-        let place = Place { job, operator, subtask, parallelism, config };
+        let types::Context { job, operator, subtask, parallelism, config, rejections } = context;
+        let place = Place { job, operator, subtask, parallelism, config, rejections };
         let instance = Instance::open(&place, &mut Imports).map_err(op_error)?;
         *self.0.borrow_mut() = Some(instance);
         Ok(())
@@ -66,16 +73,22 @@ impl<Op: Operator> Cell<Op> {
         self.with(|instance| instance.restore(&states))
     }
 
-    pub fn process(&self, port: u32, rows: types::BatchResult) -> Result<(), types::OpError> {
-        let batch = BatchRef {
-            rows: rows.rows,
-            keys: ColumnRef { data: &rows.keys.data, offsets: &rows.keys.offsets },
-            values: ColumnRef { data: &rows.values.data, offsets: &rows.values.offsets },
-            timestamps: &rows.timestamps,
-            nulls: &rows.nulls,
-            ext: &rows.ext,
+    pub fn process(&self, port: u32, rows: types::BatchResult) -> Result<Vec<types::Rejection>, types::OpError> {
+        let rejections = self.with(|instance| instance.process(&mut Imports, port, batch(&rows)))?;
+        Ok(rejections.into_iter().map(rejection).collect())
+    }
+
+    pub fn timers(
+        &self,
+        clock: types::Clock,
+        rows: types::BatchResult,
+    ) -> Result<Vec<types::Rejection>, types::OpError> {
+        let clock = match clock {
+            types::Clock::EventTime => Clock::EventTime,
+            types::Clock::ProcessingTime => Clock::ProcessingTime,
         };
-        self.with(|instance| instance.process(&mut Imports, port, batch))
+        let rejections = self.with(|instance| instance.timers(&mut Imports, clock, batch(&rows)))?;
+        Ok(rejections.into_iter().map(rejection).collect())
     }
 
     pub fn watermark(&self, timestamp: i64) -> Result<(), types::OpError> {
@@ -97,6 +110,25 @@ impl<Op: Operator> Cell<Op> {
     fn with<R>(&self, call: impl FnOnce(&mut Instance<Op>) -> Result<R, Error>) -> Result<R, types::OpError> {
         let mut instance = self.0.borrow_mut();
         call(instance.as_mut().expect("an operator that was opened")).map_err(op_error)
+    }
+}
+
+fn input(input: &crate::operator::InputName) -> types::Input {
+    types::Input { name: input.name.to_owned(), broadcast: input.broadcast }
+}
+
+fn rejection(rejection: Rejection) -> types::Rejection {
+    types::Rejection { row: rejection.row, message: rejection.message }
+}
+
+fn batch(rows: &types::BatchResult) -> BatchRef<'_> {
+    BatchRef {
+        rows: rows.rows,
+        keys: ColumnRef { data: &rows.keys.data, offsets: &rows.keys.offsets },
+        values: ColumnRef { data: &rows.values.data, offsets: &rows.values.offsets },
+        timestamps: &rows.timestamps,
+        nulls: &rows.nulls,
+        ext: &rows.ext,
     }
 }
 
@@ -152,6 +184,22 @@ impl Host for Imports {
     fn scan(&mut self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Page {
         let page = state::scan(table, key, after, max_bytes);
         Page { user_keys: column(page.user_keys), values: column(page.values), more: page.more }
+    }
+
+    fn write_timers(&mut self, clock: Clock, keys: ColumnRef<'_>, tags: ColumnRef<'_>, times: &[u8], deletes: &[u8]) {
+        let clock = match clock {
+            Clock::EventTime => types::Clock::EventTime,
+            Clock::ProcessingTime => types::Clock::ProcessingTime,
+        };
+        timers::write_many(clock, column_param(keys), column_param(tags), times, deletes);
+    }
+
+    fn now_ms(&mut self) -> i64 {
+        runtime::now_ms()
+    }
+
+    fn watermark_ms(&mut self) -> i64 {
+        runtime::watermark_ms()
     }
 
     fn log(&mut self, level: Level, message: &str) {

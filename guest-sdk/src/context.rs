@@ -4,17 +4,20 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::field::AsField;
-use crate::host::{Host, Level};
-use crate::operator::Output;
+use crate::host::{Clock, Host, Level};
+use crate::instance::Rejection;
+use crate::operator::{Input, Output};
 use crate::output::OutputBuffer;
 use crate::record::{NO_TIMESTAMP, Record, Rows};
 use crate::state::Cache;
+use crate::timers::TimerWrites;
 use crate::value_writer::ValueWriter;
 
-/// The reach of an operator during [`process`](crate::Operator::process) and [`watermark`](crate::Operator::watermark):
-/// output, log, metrics, and through the table handles the state of the current record's key.
+/// The reach of an operator during [`process`](crate::Operator::process), [`timer`](crate::Operator::timer) and
+/// [`watermark`](crate::Operator::watermark): output, time, log, metrics, and through the table handles the state of the
+/// current record's key.
 ///
 /// What a call emits and writes takes effect only if the call succeeds.
 pub struct Context<'a> {
@@ -22,27 +25,67 @@ pub struct Context<'a> {
     pub(crate) cache: &'a mut Cache,
     pub(crate) rows: Rows<'a>,
     outputs: &'a mut [Option<Box<OutputBuffer>>],
+    timers: &'a mut TimerWrites,
     counters: Vec<(&'static str, u64)>,
     /// How many rows have been handed out.
     next: usize,
     timestamp: i64,
-    input: u32,
+    input: Input,
+    /// Once it was asked for; so is `now`.
+    watermark: Option<i64>,
+    now: Option<i64>,
+    /// Whether records may be rejected.
+    rejecting: bool,
+    rejections: Vec<Rejection>,
+    /// Batches that the current record has filled, with their ports.
+    full: Vec<(u32, Box<OutputBuffer>)>,
+    /// How many timers there were when it began.
+    timers_mark: [usize; 2],
+}
+
+/// What a call gathers for its end.
+pub(crate) struct Gathered<'a> {
+    pub outputs: &'a mut [Option<Box<OutputBuffer>>],
+    pub timers: &'a mut TimerWrites,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
         host: &'a mut dyn Host,
         cache: &'a mut Cache,
-        outputs: &'a mut [Option<Box<OutputBuffer>>],
-        input: u32,
+        gathered: Gathered<'a>,
         rows: Rows<'a>,
+        rejecting: bool,
     ) -> Context<'a> {
-        cache.begin_batch();
-        Context { host, cache, rows, outputs, counters: Vec::new(), next: 0, timestamp: NO_TIMESTAMP, input }
+        let Gathered { outputs, timers } = gathered;
+        Context {
+            host,
+            cache,
+            rows,
+            outputs,
+            timers,
+            counters: Vec::new(),
+            next: 0,
+            timestamp: NO_TIMESTAMP,
+            input: Input::MAIN,
+            watermark: None,
+            now: None,
+            rejecting,
+            rejections: Vec::new(),
+            full: Vec::new(),
+            timers_mark: [0; 2],
+        }
     }
 
-    /// Ends the call: sends what is gathered, or drops it if the call failed.
-    pub(crate) fn end(self, result: Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn set_input(&mut self, input: Input) {
+        self.input = input;
+    }
+
+    /// Ends the call: sends what is gathered, or drops it if the call failed. Gives what was rejected.
+    pub(crate) fn end(mut self, result: Result<(), Error>) -> Result<Vec<Rejection>, Error> {
+        if result.is_ok() {
+            self.send_full();
+        }
         for (name, delta) in self.counters {
             self.host.counter_add(name, delta);
         }
@@ -53,8 +96,12 @@ impl<'a> Context<'a> {
                 (None, _) => {}
             }
         }
+        match &result {
+            Ok(()) => self.timers.send(self.host),
+            Err(_) => self.timers.clear(),
+        }
         let row = self.next.checked_sub(1).map(|row| row as u32);
-        result.map_err(|error| error.at_row(row))
+        result.map(|()| self.rejections).map_err(|error| error.at_row(row))
     }
 
     /// Goes to the next record of the batch, which becomes the current one.
@@ -64,6 +111,9 @@ impl<'a> Context<'a> {
     pub fn next_record(&mut self) -> Option<Record<'a>> {
         if self.next == self.rows.len() {
             return None;
+        }
+        if self.rejecting {
+            self.begin_record();
         }
         let record = self.rows.get(self.next);
         self.timestamp = record.timestamp;
@@ -76,9 +126,90 @@ impl<'a> Context<'a> {
         self.rows
     }
 
-    /// Which input the batch has come from; 0 where there is one.
-    pub fn input(&self) -> u32 {
+    /// The input that the batch has come from.
+    #[inline]
+    pub fn input(&self) -> Input {
         self.input
+    }
+
+    /// The watermark that this subtask has come to, in milliseconds since the Unix epoch: no more records with an event time
+    /// at or before it are to come, and one that comes all the same is late. `i64::MIN` before the first. An operator with
+    /// timers goes on with that of its checkpoint after a crash.
+    #[inline]
+    pub fn watermark(&mut self) -> i64 {
+        match self.watermark {
+            Some(watermark) => watermark,
+            None => *self.watermark.insert(self.host.watermark_ms()),
+        }
+    }
+
+    /// The time of day in milliseconds since the Unix epoch, as of the beginning of the call. What is made of it isn't the
+    /// same again after a crash.
+    #[inline]
+    pub fn now(&mut self) -> i64 {
+        match self.now {
+            Some(now) => now,
+            None => *self.now.insert(self.host.now_ms()),
+        }
+    }
+
+    /// Takes the error of the current record: if it is a bad record and the job lets the operator reject records, everything
+    /// that was done since [`next_record`](Self::next_record) gave it is undone, and the call goes on.
+    ///
+    /// Only [`process_batch`](crate::Operator::process_batch) needs this.
+    ///
+    /// # Errors
+    /// The error itself, if the call can't go on.
+    #[cold]
+    pub fn reject(&mut self, error: Error) -> Result<(), Error> {
+        if !self.rejecting || error.kind() != ErrorKind::BadRecord || self.next == 0 {
+            return Err(error);
+        }
+        // The first of an output's batches that the record has filled began before it.
+        while let Some((port, buffer)) = self.full.pop() {
+            self.outputs[port as usize] = Some(buffer);
+        }
+        self.outputs.iter_mut().flatten().for_each(|buffer| buffer.cut_back());
+        self.timers.cut_back(self.timers_mark);
+        self.cache.undo(self.host)?;
+        self.rejections.push(Rejection { row: self.row() as u32, message: error.to_string() });
+        Ok(())
+    }
+
+    /// What the last record has done stays; what the next one does may have to be undone.
+    fn begin_record(&mut self) {
+        self.send_full();
+        if self.timers.is_full() {
+            self.timers.send(self.host);
+        }
+        self.outputs.iter_mut().flatten().for_each(|buffer| buffer.mark());
+        self.timers_mark = self.timers.mark();
+        self.cache.begin_record();
+    }
+
+    fn send_full(&mut self) {
+        for (port, mut buffer) in self.full.drain(..) {
+            buffer.send(port, self.host);
+            // Its memory is of use again.
+            self.outputs[port as usize].get_or_insert(buffer);
+        }
+    }
+
+    /// Sets or deletes a timer of the current key.
+    pub(crate) fn write_timer(&mut self, clock: Clock, time: i64, tag: &[u8], delete: bool) -> Result<(), Error> {
+        if self.next == 0 {
+            return Err(Error::fatal("timers are set by key, and there is no record at the moment"));
+        }
+        if !self.cache.is_keyed() {
+            return Err(Error::fatal("timers are set by key, and records of a broadcast input have none"));
+        }
+        let key = self.rows.key(self.row());
+        let key = key.ok_or_else(|| Error::bad_record("timers are set by key, and the record has no key"))?;
+        self.timers.push(clock, key, time, tag, delete);
+        if !self.rejecting && self.timers.is_full() {
+            self.timers.send(self.host);
+        }
+        Ok(())
     }
 
     /// Sends a record to the main output, with the event time of the current record.
@@ -150,7 +281,11 @@ impl<'a> Context<'a> {
 
     #[cold]
     fn send(&mut self, output: Output) {
-        if let Some(buffer) = &mut self.outputs[output.port as usize] {
+        let place = &mut self.outputs[output.port as usize];
+        if self.rejecting && self.next > 0 {
+            // The record may have to be undone.
+            self.full.extend(place.take().map(|buffer| (output.port, buffer)));
+        } else if let Some(buffer) = place {
             buffer.send(output.port, self.host);
         }
     }
@@ -183,6 +318,27 @@ impl<'a> Context<'a> {
         self.cache.enter(&self.rows, self.next - 1, self.host)
     }
 
+    /// Notes what the current key's cell of a table is, if its record may have to be undone. Before it changes.
+    #[inline]
+    pub(crate) fn note(&mut self, table: u32, slot: usize) -> Result<(), Error> {
+        if self.rejecting { self.cache.note(table, slot, None) } else { Ok(()) }
+    }
+
+    /// [`note`](Self::note) for one entry of a map.
+    #[inline]
+    pub(crate) fn note_entry(&mut self, table: u32, slot: usize, user_key: &[u8]) -> Result<(), Error> {
+        if self.rejecting { self.cache.note(table, slot, Some(user_key)) } else { Ok(()) }
+    }
+
+    /// [`note`](Self::note) for all entries of a map or list.
+    pub(crate) fn note_all(&mut self, table: u32, slot: usize) -> Result<(), Error> {
+        if !self.rejecting {
+            return Ok(());
+        }
+        let key = self.key_bytes();
+        self.cache.note_all(table, slot, &key, self.host)
+    }
+
     /// Reads the current key's cell of a table, and those of the keys to come.
     #[cold]
     pub(crate) fn load(&mut self, table: u32) -> Result<(), Error> {
@@ -212,6 +368,8 @@ pub struct Place {
     pub parallelism: u32,
     /// A JSON object.
     pub config: String,
+    /// Whether bad records are rejected one by one; if not, one fails its call.
+    pub rejections: bool,
 }
 
 impl OpenContext<'_> {

@@ -50,8 +50,15 @@ macro_rules! export {
                     CELL.with(|cell| cell.restore(states))
                 }
 
-                fn process(port: u32, rows: types::BatchResult) -> Result<(), types::OpError> {
+                fn process(port: u32, rows: types::BatchResult) -> Result<Vec<types::Rejection>, types::OpError> {
                     CELL.with(|cell| cell.process(port, rows))
+                }
+
+                fn timers(
+                    clock: types::Clock,
+                    rows: types::BatchResult,
+                ) -> Result<Vec<types::Rejection>, types::OpError> {
+                    CELL.with(|cell| cell.timers(clock, rows))
                 }
 
                 fn watermark(timestamp: i64) -> Result<(), types::OpError> {

@@ -49,6 +49,15 @@ pub struct Page {
     pub more: bool,
 }
 
+/// What a timer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Clock {
+    /// The watermark.
+    EventTime,
+    /// The time of day of the machine.
+    ProcessingTime,
+}
+
 /// How much a line of the log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -77,6 +86,12 @@ pub trait Host {
     );
     /// Gives at least one entry if there is one, and about `max_bytes` of them at most.
     fn scan(&mut self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Page;
+    /// `times` are little-endian i64; `deletes` is as for `write_many`.
+    fn write_timers(&mut self, clock: Clock, keys: ColumnRef<'_>, tags: ColumnRef<'_>, times: &[u8], deletes: &[u8]);
+    /// The time of day, frozen for the call.
+    fn now_ms(&mut self) -> i64;
+    /// The watermark; the smallest i64 before the first.
+    fn watermark_ms(&mut self) -> i64;
     fn log(&mut self, level: Level, message: &str);
     fn counter_add(&mut self, name: &str, delta: u64);
 }
@@ -107,6 +122,15 @@ impl Column {
 
     pub fn as_ref(&self) -> ColumnRef<'_> {
         ColumnRef { data: &self.data, offsets: &self.offsets }
+    }
+
+    /// Drops the rows behind the first `rows`.
+    pub(crate) fn cut(&mut self, rows: usize) {
+        if rows < self.as_ref().rows() {
+            self.offsets.truncate((rows + 1) * 4);
+            let end = u32::from_le_bytes(*self.offsets.last_chunk().expect("an offset"));
+            self.data.truncate(end as usize);
+        }
     }
 
     pub(crate) fn clear(&mut self) {

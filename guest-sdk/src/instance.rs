@@ -2,13 +2,14 @@
 //!
 //! Invariant: after an error the instance is of no more use, for its cache may be ahead of the host.
 
-use crate::context::{Context, OpenContext, Place};
+use crate::context::{Context, Gathered, OpenContext, Place};
 use crate::error::Error;
-use crate::host::{BatchRef, Host};
-use crate::operator::{Declaration, Operator};
+use crate::host::{BatchRef, Clock, Host};
+use crate::operator::{Declaration, Input, InputName, Operator};
 use crate::output::OutputBuffer;
-use crate::record::Rows;
+use crate::record::{Record, Rows};
 use crate::state::Cache;
+use crate::timers::{Timer, TimerWrites};
 
 /// An operator that can be called. The exports of a component come here, and so do hosts that run operators natively.
 ///
@@ -18,6 +19,16 @@ pub struct Instance<Op> {
     cache: Cache,
     /// By port; made when first used.
     outputs: Vec<Option<Box<OutputBuffer>>>,
+    timers: TimerWrites,
+    inputs: Vec<InputName>,
+    rejections: bool,
+}
+
+/// A row that could not be processed and had no effect: `rejection` of the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    pub row: u32,
+    pub message: String,
 }
 
 impl<Op: Operator> Instance<Op> {
@@ -26,9 +37,11 @@ impl<Op: Operator> Instance<Op> {
     pub fn open(place: &Place, host: &mut dyn Host) -> Result<Instance<Op>, Error> {
         let (mut operator, declaration) = Declaration::with::<Op>();
         let outputs = declaration.outputs().iter().map(|_| None).collect();
+        let inputs = declaration.inputs().to_vec();
         let mut cache = Cache::new(declaration.into_columns());
         operator.open(&mut OpenContext { host, cache: &mut cache, place }).map_err(|error| error.at_row(None))?;
-        Ok(Instance { operator, cache, outputs })
+        let (timers, rejections) = (TimerWrites::default(), place.rejections);
+        Ok(Instance { operator, cache, outputs, timers, inputs, rejections })
     }
 
     /// # Errors
@@ -37,20 +50,44 @@ impl<Op: Operator> Instance<Op> {
         self.operator.restore(states).map_err(|error| error.at_row(None))
     }
 
+    /// Processes records. Gives those that were rejected: none unless [`Place::rejections`] says that they may be.
+    ///
     /// # Errors
     /// If the operator fails; [`Error::row`] says at which record.
-    pub fn process(&mut self, host: &mut dyn Host, port: u32, batch: BatchRef<'_>) -> Result<(), Error> {
-        let mut ctx = Context::new(host, &mut self.cache, &mut self.outputs, port, Rows::new(batch));
-        let result = self.operator.process_batch(&mut ctx);
+    ///
+    /// # Panics
+    /// If the operator has no such input.
+    pub fn process(&mut self, host: &mut dyn Host, port: u32, batch: BatchRef<'_>) -> Result<Vec<Rejection>, Error> {
+        let broadcast = self.inputs[port as usize].broadcast;
+        let (operator, mut ctx) = self.context(host, Rows::new(batch), !broadcast);
+        ctx.set_input(Input { port });
+        let result = operator.process_batch(&mut ctx);
+        ctx.end(result)
+    }
+
+    /// Lets timers fire: keys, tags as the values, times as the timestamps. Gives those that were rejected.
+    ///
+    /// # Errors
+    /// As `process`.
+    pub fn timers(&mut self, host: &mut dyn Host, clock: Clock, batch: BatchRef<'_>) -> Result<Vec<Rejection>, Error> {
+        let (operator, mut ctx) = self.context(host, Rows::new(batch), true);
+        let result = fire(operator, clock, &mut ctx);
         ctx.end(result)
     }
 
     /// # Errors
     /// If the operator fails.
     pub fn watermark(&mut self, host: &mut dyn Host, timestamp: i64) -> Result<(), Error> {
-        let mut ctx = Context::new(host, &mut self.cache, &mut self.outputs, 0, Rows::default());
-        let result = self.operator.watermark(timestamp, &mut ctx);
-        ctx.end(result)
+        let (operator, mut ctx) = self.context(host, Rows::default(), true);
+        let result = operator.watermark(timestamp, &mut ctx);
+        ctx.end(result).map(drop)
+    }
+
+    /// The operator, and what it may do with some rows; `keyed`: whether they have state.
+    fn context<'a>(&'a mut self, host: &'a mut dyn Host, rows: Rows<'a>, keyed: bool) -> (&'a mut Op, Context<'a>) {
+        self.cache.begin_batch(keyed);
+        let gathered = Gathered { outputs: &mut self.outputs, timers: &mut self.timers };
+        (&mut self.operator, Context::new(host, &mut self.cache, gathered, rows, self.rejections))
     }
 
     /// Writes all changed keyed state to the host and gives the state that isn't keyed.
@@ -81,4 +118,14 @@ impl<Op: Operator> Instance<Op> {
     pub fn cache_bytes(&self) -> usize {
         self.cache.bytes()
     }
+}
+
+fn fire<Op: Operator>(operator: &mut Op, clock: Clock, ctx: &mut Context<'_>) -> Result<(), Error> {
+    while let Some(Record { key, value, timestamp }) = ctx.next_record() {
+        let timer = Timer { key: key.unwrap_or_default(), tag: value.unwrap_or_default(), time: timestamp, clock };
+        if let Err(error) = operator.timer(timer, ctx) {
+            ctx.reject(error)?;
+        }
+    }
+    Ok(())
 }

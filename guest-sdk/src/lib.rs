@@ -41,10 +41,13 @@
 //! * [`Operator`]: what an operator may implement: configuration, records, watermarks, state that isn't keyed.
 //! * [`Value`], [`Map`], [`List`]: state of the current record's key. It is cached in the operator's own memory: a key that
 //!   is used again costs no call to the host. [`OpenContext::limit_cache`] bounds that memory.
-//! * [`Context`]: output, log and counters. Output keeps the event time of the current record unless told otherwise.
+//! * [`Timers`]: timers of the current key, by event time or by the machine's clock.
+//! * [`Input`], [`Output`]: several inputs, some of them [broadcast](Declaration::broadcast_input), and named outputs.
+//! * [`Context`]: output, watermark, time, log and counters. Output keeps the event time of the current record unless told
+//!   otherwise.
 //! * [`Error`]: what `?` makes of an error is a *bad record*; say [`Error::fatal`] or [`Error::transient`] where it isn't
 //!   the record's fault.
-//! * [`testing::Harness`]: records, watermarks, snapshots, crashes and restores in a native test.
+//! * [`testing::Harness`]: records, watermarks, timers, snapshots, crashes and restores in a native test.
 //! * [`encoding`]: how state is written, byte for byte.
 //! * [`Instance`] and [`host::Host`]: for hosts that run operators natively.
 //!
@@ -52,9 +55,12 @@
 //!
 //! * What a call emits and writes takes effect only when it succeeds. After an error or a panic the instance is dropped; a
 //!   new one goes on from the last checkpoint. So nothing in an operator has to be rolled back.
-//! * An operator sees no files, network, environment, clock or random numbers, and the same input gives the same output:
-//!   what is replayed after a crash comes out as it did before. Fields of the struct that change with the records must be
-//!   given to [`snapshot`](Operator::snapshot), or be in tables; otherwise they start anew.
+//! * An operator sees no files, network, environment or random numbers, and the same input gives the same output: what is
+//!   replayed after a crash comes out as it did before. Only what depends on [`Context::now`] or on processing-time timers
+//!   doesn't. Fields of the struct that change with the records must be given to [`snapshot`](Operator::snapshot), or be in
+//!   tables; otherwise they start anew.
+//! * A job may let an operator reject bad records instead of failing. What such a record has emitted, and what it has done to
+//!   tables and timers, is undone; fields of the struct are not.
 //! * A panic's message and place are in the host's log.
 
 #![deny(unsafe_code)]
@@ -75,22 +81,25 @@ mod output;
 mod record;
 mod state;
 pub mod testing;
+mod timers;
 mod value_writer;
 
 pub use context::{Context, OpenContext, Place};
 pub use error::{Error, ErrorKind};
 pub use field::AsField;
-pub use host::Level;
-pub use instance::Instance;
-pub use operator::{Declaration, Operator, Output, Table, TableKind, TableName};
+pub use host::{Clock, Level};
+pub use instance::{Instance, Rejection};
+pub use operator::{Declaration, Input, InputName, Operator, Output, Redistribution, Table, TableKind, TableName};
 pub use record::{NO_TIMESTAMP, Record, Rows};
 pub use state::{List, ListElements, Map, MapEntries, Value};
+pub use timers::{Timer, Timers};
 pub use value_writer::{Integer, ValueWriter};
 
 /// What most operators need.
 pub mod prelude {
     pub use crate::{
-        AsField, Context, Declaration, Error, Level, List, Map, OpenContext, Operator, Output, Record, TableName, Value,
+        AsField, Clock, Context, Declaration, Error, Input, Level, List, Map, OpenContext, Operator, Output, Record,
+        Redistribution, TableName, Timer, Timers, Value,
     };
 }
 

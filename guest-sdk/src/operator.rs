@@ -5,14 +5,15 @@ use crate::encoding::Data;
 use crate::error::Error;
 use crate::record::Record;
 use crate::state::{Column, List, ListColumn, Map, MapColumn, Value, ValueColumn};
+use crate::timers::{Timer, Timers};
 
 /// An operator: a struct that is handed records. See the [crate](crate) for how to start.
 ///
 /// The host makes one instance for each subtask and calls it from one thread: `new`, `open`, `restore` if there is state to
-/// take up, then `process`, `watermark` and `snapshot` in any order, and `close`. After an error or a panic the instance is
-/// dropped, and a new one goes on from the last checkpoint.
+/// take up, then `process`, `timer`, `watermark` and `snapshot` in any order, and `close`. After an error or a panic the instance
+/// is dropped, and a new one goes on from the last checkpoint.
 pub trait Operator: Sized + 'static {
-    /// Declares tables and outputs and keeps their handles.
+    /// Declares tables, timers, inputs and outputs and keeps their handles.
     ///
     /// Also called without a job, to learn what the operator declares. So it must always declare the same, and do nothing
     /// else: configuration comes with [`open`](Self::open).
@@ -27,22 +28,40 @@ pub trait Operator: Sized + 'static {
         Ok(())
     }
 
-    /// Processes one record.
+    /// Processes one record. Where there are several inputs, [`Context::input`] says from which it is.
     ///
     /// # Errors
-    /// [`Error::bad_record`] if this record can't be processed; what `?` makes of an error of another type is that.
+    /// [`Error::bad_record`] if this record can't be processed; what `?` makes of an error of another type is that. If the
+    /// job lets the operator reject records, such a record has no effect: nothing that was emitted, nothing that was done to
+    /// tables and timers. Fields of the operator that were changed stay so: change them last.
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error>;
 
     /// Processes a batch, record by record. To be overridden by operators that gain from seeing many at once; these go
-    /// through the batch with [`Context::next_record`] too, so that state and errors are those of the right record.
+    /// through the batch with [`Context::next_record`] too, so that state and errors are those of the right record, and give
+    /// a record's error to [`Context::reject`].
     ///
     /// # Errors
     /// As [`process`](Self::process).
     #[inline]
     fn process_batch(&mut self, ctx: &mut Context<'_>) -> Result<(), Error> {
         while let Some(record) = ctx.next_record() {
-            self.process(record, ctx)?;
+            if let Err(error) = self.process(record, ctx) {
+                ctx.reject(error)?;
+            }
         }
+        Ok(())
+    }
+
+    /// A timer has fired. The current key is the timer's, for tables and further timers; what is emitted has the timer's time
+    /// as its event time unless told otherwise.
+    ///
+    /// When a watermark comes, the event-time timers at or before it fire first, in the order of their times, those included
+    /// that are set meanwhile; then [`watermark`](Self::watermark) is called.
+    ///
+    /// # Errors
+    /// As [`process`](Self::process); a timer that is rejected is gone.
+    fn timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+        let _ = (timer, ctx);
         Ok(())
     }
 
@@ -64,7 +83,8 @@ pub trait Operator: Sized + 'static {
         Ok(Vec::new())
     }
 
-    /// Takes up what [`snapshot`](Self::snapshot) gave: that of one subtask, or after a change of parallelism of several.
+    /// Takes up what [`snapshot`](Self::snapshot) gave: that of one subtask, or after a change of parallelism what the
+    /// [`Redistribution`] says.
     ///
     /// # Errors
     /// An error ends the attempt.
@@ -82,7 +102,7 @@ pub trait Operator: Sized + 'static {
     }
 }
 
-/// The tables and outputs of an operator, as [`Operator::new`] declares them.
+/// The tables, timers, inputs and outputs of an operator, as [`Operator::new`] declares them.
 ///
 /// ```
 /// use lockgate::prelude::*;
@@ -106,10 +126,14 @@ pub trait Operator: Sized + 'static {
 /// }
 ///
 /// let declared = Declaration::of::<Fraud>();
+/// assert_eq!(declared.inputs()[0].name, "in");
 /// assert_eq!(declared.outputs(), ["out", "suspicious"]);
 /// assert_eq!(declared.tables()[1].version, 2);
 /// ```
 pub struct Declaration {
+    inputs: Vec<InputName>,
+    redistribution: Redistribution,
+    timers: bool,
     outputs: Vec<&'static str>,
     tables: Vec<Table>,
     columns: Vec<Box<dyn Column>>,
@@ -155,6 +179,42 @@ impl From<&'static str> for TableName {
     }
 }
 
+/// An input that an operator declares: `input` of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputName {
+    pub name: &'static str,
+    /// Whether every subtask gets all of its records.
+    pub broadcast: bool,
+}
+
+/// An input, to compare with [`Context::input`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Input {
+    pub(crate) port: u32,
+}
+
+impl Input {
+    /// The only one of an operator that declares none; its name is `in`.
+    pub const MAIN: Input = Input { port: 0 };
+
+    /// Its number, in the order of their declaration.
+    pub fn port(self) -> u32 {
+        self.port
+    }
+}
+
+/// What becomes of the bytes of [`Operator::snapshot`] when the parallelism changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redistribution {
+    /// Each new subtask gets those of some old ones, or of none. Each goes to one new subtask.
+    #[default]
+    Split,
+    /// Each new subtask gets those of all old ones.
+    Union,
+    /// They are the same in all subtasks: each new one gets those of one old one. That of operators with a broadcast input.
+    Broadcast,
+}
+
 /// An output to [emit](Context::emit_to) to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -176,8 +236,18 @@ impl Declaration {
     }
 
     pub(crate) fn with<Op: Operator>() -> (Op, Declaration) {
-        let mut declaration = Declaration { outputs: vec!["out"], tables: Vec::new(), columns: Vec::new() };
+        let mut declaration = Declaration {
+            inputs: Vec::new(),
+            redistribution: Redistribution::default(),
+            timers: false,
+            outputs: vec!["out"],
+            tables: Vec::new(),
+            columns: Vec::new(),
+        };
         let operator = Op::new(&mut declaration);
+        if declaration.inputs.is_empty() {
+            declaration.input("in");
+        }
         (operator, declaration)
     }
 
@@ -207,6 +277,94 @@ impl Declaration {
         assert!(!self.outputs.contains(&name), "two outputs have the name '{name}'");
         self.outputs.push(name);
         Output { port: self.outputs.len() as u32 - 1 }
+    }
+
+    /// Declares an input. An operator that declares none has one, `in`.
+    ///
+    /// ```
+    /// use lockgate::prelude::*;
+    ///
+    /// struct Limit {
+    ///     limits: Input,
+    ///     limit: u64,
+    /// }
+    ///
+    /// impl Operator for Limit {
+    ///     fn new(declare: &mut Declaration) -> Limit {
+    ///         declare.input("amounts");
+    ///         Limit { limits: declare.broadcast_input("limits"), limit: u64::MAX }
+    ///     }
+    ///
+    ///     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+    ///         let number = record.value_str()?.parse()?;
+    ///         if ctx.input() == self.limits {
+    ///             self.limit = number;
+    ///         } else if number <= self.limit {
+    ///             ctx.emit(record.key(), record.value());
+    ///         }
+    ///         Ok(())
+    ///     }
+    ///     // snapshot, restore: self.limit
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let mut harness = lockgate::testing::Harness::<Limit>::open()?;
+    /// harness.process_from("amounts", [("a", "7")])?;
+    /// harness.process_from("limits", [((), "5")])?;
+    /// harness.process_from("amounts", [("a", "6"), ("a", "5")])?;
+    /// assert_eq!(harness.take_output(), [("a", "7"), ("a", "5")]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If there is one of that name already.
+    pub fn input(&mut self, name: &'static str) -> Input {
+        self.add_input(InputName { name, broadcast: false })
+    }
+
+    /// Declares an input of which every subtask gets all records: a control stream. Its records need no key, and there is no
+    /// keyed state while they are processed. What is kept of them belongs into [`Operator::snapshot`], and is the same in all
+    /// subtasks.
+    ///
+    /// # Panics
+    /// As [`input`](Self::input).
+    pub fn broadcast_input(&mut self, name: &'static str) -> Input {
+        self.redistribution = Redistribution::Broadcast;
+        self.add_input(InputName { name, broadcast: true })
+    }
+
+    fn add_input(&mut self, input: InputName) -> Input {
+        let name = input.name;
+        assert!(self.inputs.iter().all(|other| other.name != name), "two inputs have the name '{name}'");
+        self.inputs.push(input);
+        Input { port: self.inputs.len() as u32 - 1 }
+    }
+
+    /// Declares that the operator sets timers. Like tables, they make it keyed.
+    pub fn timers(&mut self) -> Timers {
+        self.timers = true;
+        Timers::new()
+    }
+
+    /// Says what becomes of the bytes of [`Operator::snapshot`] when the parallelism changes; they are split unless said. With
+    /// a broadcast input they are the same everywhere, and this changes nothing.
+    pub fn redistribution(&mut self, redistribution: Redistribution) {
+        if !self.inputs.iter().any(|input| input.broadcast) {
+            self.redistribution = redistribution;
+        }
+    }
+
+    pub fn inputs(&self) -> &[InputName] {
+        &self.inputs
+    }
+
+    pub fn uses_timers(&self) -> bool {
+        self.timers
+    }
+
+    pub fn redistribution_of_state(&self) -> Redistribution {
+        self.redistribution
     }
 
     /// The names of the outputs, the main one first.

@@ -18,6 +18,8 @@ pub(crate) struct OutputBuffer {
     values: ColumnBuffer,
     timestamps: Vec<[u8; 8]>,
     nulls: Nulls,
+    /// What there was when the current record began: rows, and bytes of keys and values.
+    mark: [usize; 3],
 }
 
 /// One bit for each row of a batch in each of two bitmaps.
@@ -36,6 +38,7 @@ impl OutputBuffer {
             values: ColumnBuffer::with_rows(BATCH_ROWS_MAX),
             timestamps: vec![[0; 8]; BATCH_ROWS_MAX],
             nulls: Nulls { any: false, keys: [0; BATCH_ROWS_MAX / 8], values: [0; BATCH_ROWS_MAX / 8] },
+            mark: [0; 3],
         })
     }
 
@@ -75,6 +78,20 @@ impl OutputBuffer {
         self.rows == BATCH_ROWS_MAX || self.keys.bytes() + self.values.bytes() >= BATCH_BYTES_MAX
     }
 
+    /// Another record begins.
+    pub(crate) fn mark(&mut self) {
+        self.mark = [self.rows, self.keys.bytes(), self.values.bytes()];
+    }
+
+    /// Drops what was added since the mark.
+    pub(crate) fn cut_back(&mut self) {
+        let [rows, key_bytes, value_bytes] = self.mark;
+        self.nulls.cut(rows);
+        self.rows = rows;
+        self.keys.cut(key_bytes);
+        self.values.cut(value_bytes);
+    }
+
     /// Sends what there is.
     pub(crate) fn send(&mut self, port: u32, host: &mut dyn Host) {
         if self.rows == 0 {
@@ -95,6 +112,7 @@ impl OutputBuffer {
 
     pub(crate) fn clear(&mut self) {
         self.rows = 0;
+        self.mark = [0; 3];
         self.keys.clear();
         self.values.clear();
         self.nulls.clear();
@@ -112,6 +130,19 @@ impl Nulls {
     fn bitmaps(&self, rows: usize) -> Vec<u8> {
         let bytes = if self.any { rows.div_ceil(8) } else { 0 };
         [&self.keys[..bytes], &self.values[..bytes]].concat()
+    }
+
+    /// Forgets the rows behind the first `rows`.
+    fn cut(&mut self, rows: usize) {
+        if self.any {
+            for bitmap in [&mut self.keys, &mut self.values] {
+                let (kept, rest) = (rows.div_ceil(8), rows % 8);
+                bitmap[kept..].fill(0);
+                if rest > 0 {
+                    bitmap[kept - 1] &= (1 << rest) - 1;
+                }
+            }
+        }
     }
 
     fn clear(&mut self) {

@@ -31,6 +31,11 @@ impl ColumnBuffer {
         self.used
     }
 
+    /// Drops what is behind the first `bytes`.
+    pub(crate) fn cut(&mut self, bytes: usize) {
+        self.used = bytes;
+    }
+
     /// Starts anew, with the memory it has unless a huge row has made it grow.
     pub(crate) fn clear(&mut self) {
         self.used = 0;

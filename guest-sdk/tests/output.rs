@@ -47,7 +47,7 @@ fn records_keep_their_event_time_and_what_is_missing() -> Result<(), Error> {
     harness.process([(Some("a"), Some("1"), 5), (None, Some("2"), 6), (None, None, 7), (Some(""), None, 8)])?;
     assert_eq!(harness.take_output(), [(Some("a"), "0 of 1", 5), (None, "0 of 2", 6), (None, "1 of 2", 6)]);
     assert_eq!(harness.take_output_of("late"), [(None, (), 7), (Some(""), (), 8)]);
-    harness.watermark(9)?;
+    harness.advance_watermark(9)?;
     assert_eq!(harness.take_output(), [((), "watermark", 9)]);
     assert_eq!(harness.counter("records"), 4);
     Ok(())
@@ -130,7 +130,7 @@ impl Operator for Total {
 #[test]
 fn state_without_a_record_is_a_fatal_error() {
     let mut harness = Harness::<Total>::open().expect("no configuration");
-    let error = harness.watermark(1).expect_err("no record");
+    let error = harness.advance_watermark(1).expect_err("no record");
     assert_eq!((error.kind(), error.row()), (ErrorKind::Fatal, None));
 }
 

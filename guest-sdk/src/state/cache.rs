@@ -6,6 +6,7 @@
 use super::column::Column;
 use super::directory::{Directory, REFERENCED};
 use super::rows::{NO_SLOT, RowSlots};
+use super::undo::Undo;
 use super::writes::Writes;
 use crate::error::Error;
 use crate::host::{self, ColumnRef, Host, bit};
@@ -22,14 +23,16 @@ const FIRST_READ_ROWS: usize = 64;
 
 pub(crate) struct Cache {
     pub(super) directory: Directory,
-    columns: Vec<Box<dyn Column>>,
+    pub(super) columns: Vec<Box<dyn Column>>,
     /// By table: the slots that have become dirty. Some may have been written since.
     dirty: Vec<Vec<u32>>,
     /// By table: how many entries have been read, and their bytes.
     read: Vec<(usize, usize)>,
     row_slots: RowSlots,
+    /// Whether the rows of this batch have state.
+    keyed: bool,
     /// Bytes behind the cells.
-    heap_bytes: usize,
+    pub(super) heap_bytes: usize,
     /// Bytes of a slot and its cells.
     slot_bytes: usize,
     bytes_max: usize,
@@ -37,6 +40,7 @@ pub(crate) struct Cache {
     hand: usize,
     /// For user keys.
     pub(super) scratch: Vec<u8>,
+    pub(super) undo: Undo,
 }
 
 impl Cache {
@@ -48,11 +52,13 @@ impl Cache {
             read: columns.iter().map(|_| (0, 0)).collect(),
             columns,
             row_slots: RowSlots::default(),
+            keyed: true,
             heap_bytes: 0,
             slot_bytes: Directory::SLOT_BYTES + cell_bytes,
             bytes_max: CACHE_BYTES_MAX_DEFAULT,
             hand: 0,
             scratch: Vec::new(),
+            undo: Undo::default(),
         }
     }
 
@@ -67,14 +73,21 @@ impl Cache {
     }
 
     /// Starts with another batch.
-    pub(crate) fn begin_batch(&mut self) {
+    pub(crate) fn begin_batch(&mut self, keyed: bool) {
+        self.keyed = keyed;
         self.row_slots.clear();
+        self.begin_record();
+    }
+
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.keyed
     }
 
     /// The slot of a row's key. Makes room first if the cache is full.
     #[inline]
     pub(crate) fn enter(&mut self, rows: &Rows<'_>, row: usize, host: &mut dyn Host) -> Result<usize, Error> {
-        if self.bytes() > self.bytes_max {
+        // What may have to be undone stays where it is.
+        if self.bytes() > self.bytes_max && self.undo.is_empty() {
             self.relieve(self.bytes_max / 8 * 7, host)?;
         }
         let slot = match self.row_slots.get(row) {
@@ -82,13 +95,25 @@ impl Cache {
             None => self.look_ahead(rows, row),
         };
         if slot == NO_SLOT {
-            return Err(Error::bad_record("state is kept by key, and the record has no key"));
+            return Err(self.no_key());
         }
         Ok(slot as usize)
     }
 
+    #[cold]
+    fn no_key(&self) -> Error {
+        if self.keyed {
+            Error::bad_record("state is kept by key, and the record has no key")
+        } else {
+            Error::fatal("state is kept by key, and records of a broadcast input have none")
+        }
+    }
+
     /// Finds the slots of this row and those that follow.
     fn look_ahead(&mut self, rows: &Rows<'_>, row: usize) -> u32 {
+        if !self.keyed {
+            return NO_SLOT;
+        }
         let end = rows.len().min(row + AHEAD_ROWS_MAX);
         let slots_max = self.directory.len() + (self.bytes_max / 16 / self.slot_bytes).max(1);
         let long_bytes_max = self.directory.long_key_bytes() + self.bytes_max / 16;

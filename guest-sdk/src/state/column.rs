@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::error::Error;
 
@@ -29,6 +30,23 @@ pub(crate) trait Column: Any + Send {
         writes: &mut Writes<'_>,
         heap_bytes: &mut usize,
     ) -> Result<(), Error>;
+    /// What a cell is, or the entry of a map with a user key. `is_loaded`: whether the host's part is known.
+    ///
+    /// # Errors
+    /// If it can't be encoded.
+    fn save(&self, slot: usize, user_key: Option<&[u8]>, is_loaded: bool) -> Result<Old, Error>;
+    /// Makes a cell, or the entry of a map with a user key, what it was. What the host has to know at once goes to `writes`.
+    ///
+    /// # Errors
+    /// If it can't be decoded or encoded.
+    fn restore(
+        &mut self,
+        cell: (usize, &[u8]),
+        user_key: Option<&[u8]>,
+        old: Old,
+        writes: &mut Writes<'_>,
+        heap_bytes: &mut usize,
+    ) -> Result<Restored, Error>;
     /// Drops a clean cell.
     fn forget(&mut self, slot: usize, heap_bytes: &mut usize);
     /// Keeps the cells of these slots only, in this order.

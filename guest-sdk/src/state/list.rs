@@ -6,6 +6,7 @@ use std::mem::{needs_drop, size_of};
 use super::cache::unreadable;
 use super::column::Column;
 use super::scan::Scan;
+use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::context::Context;
 use crate::encoding::{Data, decode, encoded_len};
@@ -84,6 +85,7 @@ impl<V: Data> List<V> {
     /// As [`len`](Self::len).
     pub fn push(&self, ctx: &mut Context<'_>, element: V) -> Result<(), Error> {
         let slot = self.load(ctx)?;
+        ctx.note(self.table, slot)?;
         ctx.cache.mark_dirty(self.table, slot);
         let (column, heap_bytes) = ctx.cache.column::<ListColumn<V>>(self.table);
         let behind = if needs_drop::<V>() { encoded_len(&element) * 2 } else { 0 };
@@ -151,6 +153,7 @@ impl<V: Data> List<V> {
     /// As [`len`](Self::len).
     pub fn clear(&self, ctx: &mut Context<'_>) -> Result<(), Error> {
         let slot = self.load(ctx)?;
+        ctx.note_all(self.table, slot)?;
         let (column, heap_bytes) = ctx.cache.column::<ListColumn<V>>(self.table);
         let stored = column.cells[slot].stored;
         column.forget(slot, heap_bytes);
@@ -258,6 +261,48 @@ impl<V: Data> Column for ListColumn<V> {
         writes.put(key, &[], &cell.stored)?;
         *heap_bytes -= std::mem::take(&mut cell.heap_bytes);
         Ok(())
+    }
+
+    fn save(&self, slot: usize, _: Option<&[u8]>, _: bool) -> Result<Old, Error> {
+        let ListCell { stored, pending, heap_bytes } = &self.cells[slot];
+        Ok(Old::Length { stored: *stored, pending: pending.len(), heap_bytes: *heap_bytes })
+    }
+
+    fn restore(
+        &mut self,
+        (slot, key): (usize, &[u8]),
+        _: Option<&[u8]>,
+        old: Old,
+        writes: &mut Writes<'_>,
+        heap_bytes: &mut usize,
+    ) -> Result<Restored, Error> {
+        match old {
+            Old::Length { stored, pending, heap_bytes: cell_bytes } if stored == self.cells[slot].stored => {
+                let cell = &mut self.cells[slot];
+                cell.pending.truncate(pending);
+                *heap_bytes -= cell.heap_bytes - cell_bytes;
+                cell.heap_bytes = cell_bytes;
+            }
+            // All were written on the way, those of the record too.
+            Old::Length { stored, pending, .. } => {
+                let (length, written) = (stored + pending as u64, self.cells[slot].stored);
+                (length..written).for_each(|index| writes.delete(key, &index.to_be_bytes()));
+                if length == 0 {
+                    writes.delete(key, &[]);
+                } else {
+                    writes.put(key, &[], &length)?;
+                }
+                self.forget(slot, heap_bytes);
+                self.cells[slot].stored = length;
+            }
+            Old::Entries { values, .. } => {
+                self.forget(slot, heap_bytes);
+                // One of the entries is the length.
+                self.cells[slot].stored = values.as_ref().rows().saturating_sub(1) as u64;
+            }
+            Old::Unknown | Old::Absent | Old::Encoded(_) => unreachable!("a list has a length"),
+        }
+        Ok(Restored::Clean)
     }
 
     fn forget(&mut self, slot: usize, heap_bytes: &mut usize) {

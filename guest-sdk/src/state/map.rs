@@ -93,9 +93,12 @@ impl<K: Data, V: Data> Map<K, V> {
         Q: Serialize + ?Sized,
     {
         let slot = ctx.enter()?;
-        self.with_entry(ctx, slot, user_key, Need::Value, |column, user_key, _| {
-            look(column.find(slot, user_key).and_then(|entry| entry.value.as_ref()))
-        })
+        let user_key = Self::encoded(ctx, user_key)?;
+        self.make_known(ctx, slot, &user_key, Need::Value)?;
+        let (column, _) = ctx.cache.column::<MapColumn<V>>(self.table);
+        let result = look(column.get(slot, &user_key).and_then(|entry| entry.value.as_ref()));
+        ctx.cache.scratch = user_key;
+        Ok(result)
     }
 
     /// Whether there is an entry.
@@ -184,6 +187,7 @@ impl<K: Data, V: Data> Map<K, V> {
     /// If there is no key.
     pub fn clear(&self, ctx: &mut Context<'_>) -> Result<(), Error> {
         let slot = ctx.enter()?;
+        ctx.note_all(self.table, slot)?;
         let (column, heap_bytes) = ctx.cache.column::<MapColumn<V>>(self.table);
         column.clear(slot, heap_bytes);
         let key = ctx.key_bytes();
@@ -212,21 +216,18 @@ impl<K: Data, V: Data> Map<K, V> {
         Q: Serialize + ?Sized,
     {
         let slot = ctx.enter()?;
+        let user_key = Self::encoded(ctx, user_key)?;
+        ctx.note_entry(self.table, slot, &user_key)?;
         ctx.cache.mark_dirty(self.table, slot);
-        self.with_entry(ctx, slot, user_key, need, |column, user_key, heap_bytes| {
-            column.change(slot, user_key, heap_bytes, change)
-        })
+        self.make_known(ctx, slot, &user_key, need)?;
+        let (column, heap_bytes) = ctx.cache.column::<MapColumn<V>>(self.table);
+        let result = column.change(slot, &user_key, heap_bytes, change);
+        ctx.cache.scratch = user_key;
+        Ok(result)
     }
 
-    /// Makes an entry known, reading it if its value is needed.
-    fn with_entry<Q, R>(
-        &self,
-        ctx: &mut Context<'_>,
-        slot: usize,
-        user_key: &Q,
-        need: Need,
-        then: impl FnOnce(&mut MapColumn<V>, &[u8], &mut usize) -> R,
-    ) -> Result<R, Error>
+    /// A user key encoded in the cache's scratch, which is to be given back.
+    fn encoded<Q>(ctx: &mut Context<'_>, user_key: &Q) -> Result<Vec<u8>, Error>
     where
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
@@ -234,19 +235,22 @@ impl<K: Data, V: Data> Map<K, V> {
         let mut encoded = std::mem::take(&mut ctx.cache.scratch);
         encoded.clear();
         encode_into(user_key, &mut encoded)?;
+        Ok(encoded)
+    }
+
+    /// Makes an entry known, reading it if its value is needed.
+    fn make_known(&self, ctx: &mut Context<'_>, slot: usize, user_key: &[u8], need: Need) -> Result<(), Error> {
         let all_known = ctx.cache.is_loaded(self.table, slot);
         let key = ctx.rows.key(ctx.row());
         let (column, heap_bytes) = ctx.cache.column::<MapColumn<V>>(self.table);
-        if column.find(slot, &encoded).is_none() {
+        if column.get(slot, user_key).is_none() {
             let value = match need {
-                Need::Value if !all_known => Self::fetch(self.table, ctx.host, key, &encoded)?,
+                Need::Value if !all_known => Self::fetch(self.table, ctx.host, key, user_key)?,
                 Need::Value | Need::Nothing => None,
             };
-            column.insert(slot, &encoded, value, heap_bytes);
+            column.insert(slot, user_key, value, heap_bytes);
         }
-        let result = then(column, &encoded, heap_bytes);
-        ctx.cache.scratch = encoded;
-        Ok(result)
+        Ok(())
     }
 
     #[cold]

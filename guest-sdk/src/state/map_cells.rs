@@ -5,9 +5,10 @@ use std::mem::{needs_drop, size_of};
 use hashbrown::HashTable;
 
 use super::column::Column;
+use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::bytes::{ends, hash};
-use crate::encoding::{Data, encoded_len};
+use crate::encoding::{Data, decode, encode, encoded_len};
 use crate::error::Error;
 
 /// By slot: the entries that are known. Slots without any take no more than a pointer.
@@ -39,10 +40,10 @@ impl<V: Data> MapColumn<V> {
     }
 
     /// The entry of a user key, if it is known.
-    pub(super) fn find(&mut self, slot: usize, user_key: &[u8]) -> Option<&mut MapEntry<V>> {
-        let cell = self.cells[slot].as_mut()?;
+    pub(super) fn get(&self, slot: usize, user_key: &[u8]) -> Option<&MapEntry<V>> {
+        let cell = self.cells[slot].as_ref()?;
         let place = *cell.index.find(user_hash(user_key), |&at| *cell.entries[at as usize].user_key == *user_key)?;
-        Some(&mut cell.entries[place as usize])
+        Some(&cell.entries[place as usize])
     }
 
     /// Takes up an entry that wasn't known, as the host has it.
@@ -141,6 +142,41 @@ impl<V: Data> Column for MapColumn<V> {
             }
         }
         Ok(())
+    }
+
+    fn save(&self, slot: usize, user_key: Option<&[u8]>, is_loaded: bool) -> Result<Old, Error> {
+        let user_key = user_key.expect("a map changes by entries");
+        match self.get(slot, user_key) {
+            Some(MapEntry { value: Some(value), .. }) => encode(value).map(Old::Encoded),
+            Some(MapEntry { value: None, .. }) => Ok(Old::Absent),
+            None if is_loaded => Ok(Old::Absent),
+            None => Ok(Old::Unknown),
+        }
+    }
+
+    fn restore(
+        &mut self,
+        (slot, _): (usize, &[u8]),
+        user_key: Option<&[u8]>,
+        old: Old,
+        _: &mut Writes<'_>,
+        heap_bytes: &mut usize,
+    ) -> Result<Restored, Error> {
+        let value = match old {
+            Old::Encoded(value) => Some(decode(&value)?),
+            Old::Absent => None,
+            Old::Entries { .. } => {
+                self.clear(slot, heap_bytes);
+                return Ok(Restored::Unknown);
+            }
+            Old::Unknown | Old::Length { .. } => unreachable!("the host was asked for the entry"),
+        };
+        let user_key = user_key.expect("a map changes by entries");
+        if self.get(slot, user_key).is_none() {
+            self.insert(slot, user_key, None, heap_bytes);
+        }
+        self.change(slot, user_key, heap_bytes, |entry| *entry = value);
+        Ok(Restored::Dirty)
     }
 
     fn forget(&mut self, slot: usize, heap_bytes: &mut usize) {

@@ -16,6 +16,7 @@ mod map;
 mod map_cells;
 mod rows;
 mod scan;
+mod undo;
 mod value;
 mod writes;
 

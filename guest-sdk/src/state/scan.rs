@@ -34,6 +34,7 @@ impl Scan {
                 return Ok(None);
             }
             if let Some(slot) = cache.directory.find(&self.key) {
+                cache.resolve(self.table, &self.key, host);
                 cache.write_slots(self.table, &[slot], host)?;
             }
             self.page = host.scan(self.table, &self.key, self.after.as_deref(), PAGE_BYTES);

@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::mem::{needs_drop, size_of};
 
 use super::column::Column;
+use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::context::Context;
-use crate::encoding::{Data, decode, encoded_len};
+use crate::encoding::{Data, decode, encode, encoded_len};
 use crate::error::Error;
 
 /// A table with one value for each key; declared with [`Declaration::value`](crate::Declaration::value).
@@ -83,6 +84,7 @@ impl<V: Data> Value<V> {
     #[inline]
     pub fn set(&self, ctx: &mut Context<'_>, value: V) -> Result<(), Error> {
         let slot = ctx.enter()?;
+        ctx.note(self.table, slot)?;
         ctx.cache.mark_loaded(self.table, slot);
         self.change(ctx, slot, |cell| *cell = Some(value));
         Ok(())
@@ -98,6 +100,7 @@ impl<V: Data> Value<V> {
         V: Clone,
     {
         let slot = self.load(ctx)?;
+        ctx.note(self.table, slot)?;
         Ok(self.change(ctx, slot, |cell| {
             let value = next(cell.take());
             cell.insert(value).clone()
@@ -114,6 +117,7 @@ impl<V: Data> Value<V> {
         V: Default,
     {
         let slot = self.load(ctx)?;
+        ctx.note(self.table, slot)?;
         Ok(self.change(ctx, slot, |cell| change(cell.get_or_insert_with(V::default))))
     }
 
@@ -124,6 +128,7 @@ impl<V: Data> Value<V> {
     #[inline]
     pub fn take(&self, ctx: &mut Context<'_>) -> Result<Option<V>, Error> {
         let slot = self.load(ctx)?;
+        ctx.note(self.table, slot)?;
         Ok(self.change(ctx, slot, Option::take))
     }
 
@@ -134,6 +139,7 @@ impl<V: Data> Value<V> {
     #[inline]
     pub fn remove(&self, ctx: &mut Context<'_>) -> Result<(), Error> {
         let slot = ctx.enter()?;
+        ctx.note(self.table, slot)?;
         ctx.cache.mark_loaded(self.table, slot);
         self.change(ctx, slot, |cell| *cell = None);
         Ok(())
@@ -243,6 +249,33 @@ impl<V: Data> Column for ValueColumn<V> {
         };
         self.set_heap(slot, bytes, heap_bytes);
         Ok(())
+    }
+
+    fn save(&self, slot: usize, _: Option<&[u8]>, is_loaded: bool) -> Result<Old, Error> {
+        match &self.cells[slot] {
+            Some(value) => encode(value).map(Old::Encoded),
+            None if is_loaded => Ok(Old::Absent),
+            None => Ok(Old::Unknown),
+        }
+    }
+
+    fn restore(
+        &mut self,
+        (slot, _): (usize, &[u8]),
+        _: Option<&[u8]>,
+        old: Old,
+        _: &mut Writes<'_>,
+        heap_bytes: &mut usize,
+    ) -> Result<Restored, Error> {
+        match old {
+            Old::Encoded(value) => self.load(slot, Some(&value), heap_bytes).map(|()| Restored::Dirty),
+            Old::Absent => self.load(slot, None, heap_bytes).map(|()| Restored::Dirty),
+            Old::Unknown => {
+                self.forget(slot, heap_bytes);
+                Ok(Restored::Unknown)
+            }
+            Old::Length { .. } | Old::Entries { .. } => unreachable!("a value has no elements"),
+        }
     }
 
     fn forget(&mut self, slot: usize, heap_bytes: &mut usize) {

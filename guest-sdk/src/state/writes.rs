@@ -40,6 +40,12 @@ impl<'h> Writes<'h> {
         Ok(bytes)
     }
 
+    /// Adds an entry with the bytes of its value.
+    pub(super) fn put_encoded(&mut self, key: &[u8], user_key: &[u8], value: &[u8]) {
+        self.values.data.extend_from_slice(value);
+        self.end_row(key, user_key);
+    }
+
     /// Adds the removal of an entry.
     pub(super) fn delete(&mut self, key: &[u8], user_key: &[u8]) {
         self.deletes.resize(self.rows / 8 + 1, 0);

@@ -1,13 +1,13 @@
 //! A host that keeps everything in memory and looks closely at what it is given.
 //!
-//! Invariant: between two calls `tables` is what calls that succeeded have written.
+//! Invariant: between two calls `tables` and `timers` are what calls that succeeded have written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::record::TestRecord;
-use crate::host::{BatchRef, Column, ColumnRef, Entries, Host, Level, Page, bit};
-use crate::operator::Table;
+use crate::host::{BatchRef, Clock, Column, ColumnRef, Entries, Host, Level, Page, bit};
+use crate::operator::Declaration;
 use crate::record::Rows;
 
 /// Key and user key.
@@ -17,6 +17,10 @@ type EntryMap = BTreeMap<EntryKey, Vec<u8>>;
 /// By name.
 pub(super) type Tables = BTreeMap<String, EntryMap>;
 
+/// Clock, time, key and tag.
+pub(super) type TimerKey = (Clock, i64, Vec<u8>, Vec<u8>);
+pub(super) type TimerSet = BTreeSet<TimerKey>;
+
 /// How often an operator has called its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
@@ -24,6 +28,7 @@ pub struct Calls {
     pub get_many: u64,
     pub write_many: u64,
     pub scan: u64,
+    pub write_timers: u64,
 }
 
 pub(super) struct MemoryHost {
@@ -32,6 +37,12 @@ pub(super) struct MemoryHost {
     pub(super) tables: Tables,
     /// What the entries were that this call has written.
     undo: Vec<(&'static str, EntryKey, Option<Vec<u8>>)>,
+    pub(super) timers: TimerSet,
+    /// What `timers` was when this call began, if it has changed it.
+    timers_before: Option<TimerSet>,
+    uses_timers: bool,
+    pub(super) now_ms: i64,
+    pub(super) watermark_ms: i64,
     /// Port and record, by this call.
     staged: Vec<(u32, TestRecord)>,
     sent: Vec<(u32, TestRecord)>,
@@ -41,12 +52,17 @@ pub(super) struct MemoryHost {
 }
 
 impl MemoryHost {
-    pub(super) fn new(tables: &[Table], outputs: &[&'static str]) -> MemoryHost {
+    pub(super) fn new(declaration: &Declaration) -> MemoryHost {
         let mut host = MemoryHost {
-            names: tables.iter().map(|table| table.name).collect(),
-            outputs: outputs.to_vec(),
+            names: declaration.tables().iter().map(|table| table.name).collect(),
+            outputs: declaration.outputs().to_vec(),
             tables: Tables::new(),
             undo: Vec::new(),
+            timers: TimerSet::new(),
+            timers_before: None,
+            uses_timers: declaration.uses_timers(),
+            now_ms: 0,
+            watermark_ms: i64::MIN,
             staged: Vec::new(),
             sent: Vec::new(),
             logs: Vec::new(),
@@ -57,8 +73,11 @@ impl MemoryHost {
         host
     }
 
-    /// Forgets all state and what wasn't taken.
+    /// Forgets all state, the watermark, and what wasn't taken.
     pub(super) fn reset(&mut self) {
+        self.timers.clear();
+        self.timers_before = None;
+        self.watermark_ms = i64::MIN;
         self.tables = self.names.iter().map(|&name| (name.to_owned(), EntryMap::new())).collect();
         self.undo.clear();
         self.staged.clear();
@@ -74,7 +93,33 @@ impl MemoryHost {
         }
     }
 
+    /// Takes the earliest timers that are due, at most `rows_max`, for the next call.
+    pub(super) fn take_timers(&mut self, clock: Clock, up_to_ms: i64, rows_max: usize) -> Vec<TestRecord> {
+        let due = self.timers.iter().filter(|timer| timer.0 == clock && timer.1 <= up_to_ms);
+        let due = due.take(rows_max).cloned().collect::<Vec<_>>();
+        if !due.is_empty() {
+            self.keep_timers();
+        }
+        let record = |(_, time, key, tag): TimerKey| TestRecord::from((key, tag, time));
+        due.iter().for_each(|timer| assert!(self.timers.remove(timer), "a timer that is set"));
+        due.into_iter().map(record).collect()
+    }
+
+    /// The watermark that a snapshot keeps.
+    pub(super) fn kept_watermark_ms(&self) -> i64 {
+        if self.uses_timers { self.watermark_ms } else { i64::MIN }
+    }
+
+    fn keep_timers(&mut self) {
+        self.timers_before.get_or_insert_with(|| self.timers.clone());
+    }
+
     pub(super) fn end_call(&mut self, succeeded: bool) {
+        if let Some(before) = self.timers_before.take()
+            && !succeeded
+        {
+            self.timers = before;
+        }
         if succeeded {
             self.undo.clear();
             self.sent.append(&mut self.staged);
@@ -185,6 +230,32 @@ impl Host for MemoryHost {
             page.values.push(value);
         }
         page
+    }
+
+    fn write_timers(&mut self, clock: Clock, keys: ColumnRef<'_>, tags: ColumnRef<'_>, times: &[u8], deletes: &[u8]) {
+        assert!(self.uses_timers, "timers that aren't declared");
+        let (times, rows) = (times.as_chunks::<8>().0, keys.rows());
+        [keys, tags].into_iter().for_each(|column| check(column, rows));
+        assert_eq!(times.len(), rows);
+        assert!([0, rows.div_ceil(8)].contains(&deletes.len()), "{} bytes of deletes", deletes.len());
+        self.calls.write_timers += 1;
+        self.keep_timers();
+        for (row, time) in times.iter().enumerate() {
+            let timer = (clock, i64::from_le_bytes(*time), keys.get(row).to_vec(), tags.get(row).to_vec());
+            if !deletes.is_empty() && bit(deletes, row) {
+                self.timers.remove(&timer);
+            } else {
+                self.timers.insert(timer);
+            }
+        }
+    }
+
+    fn now_ms(&mut self) -> i64 {
+        self.now_ms
+    }
+
+    fn watermark_ms(&mut self) -> i64 {
+        self.watermark_ms
     }
 
     fn log(&mut self, level: Level, message: &str) {

@@ -46,21 +46,23 @@ mod record;
 use serde::de::DeserializeOwned;
 
 pub use memory::Calls;
-use memory::{MemoryHost, Tables};
+use memory::{MemoryHost, Tables, TimerSet};
 pub use record::TestRecord;
 
 use crate::context::Place;
 use crate::encoding::{Data, decode};
 use crate::error::Error;
 use crate::field::AsField;
-use crate::host::{BatchRef, Level};
-use crate::instance::Instance;
+use crate::host::{BatchRef, Clock, Level};
+use crate::instance::{Instance, Rejection};
 use crate::operator::{Declaration, Operator};
 
-/// What one subtask gave at a barrier: its tables and the state that isn't in tables.
-#[derive(Clone, Debug, Default)]
+/// What one subtask gave at a barrier: its tables, its timers and the state that isn't in tables.
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     tables: Tables,
+    timers: TimerSet,
+    watermark_ms: i64,
     state: Vec<u8>,
 }
 
@@ -72,8 +74,13 @@ pub struct Harness<Op> {
     instance: Option<Instance<Op>>,
     host: MemoryHost,
     place: Place,
+    inputs: Vec<&'static str>,
+    rejections: Vec<Rejection>,
     last: Option<Snapshot>,
 }
+
+/// As many timers as the real host fires in one call.
+const FIRED_ROWS_MAX: usize = 1024;
 
 impl<Op: Operator> Harness<Op> {
     /// Opens an operator with no configuration, as subtask 0 of 1.
@@ -105,17 +112,32 @@ impl<Op: Operator> Harness<Op> {
     /// # Errors
     /// If the operator does.
     pub fn restore_with(config: &str, snapshots: &[&Snapshot]) -> Result<Harness<Op>, Error> {
+        Harness::start(config, snapshots, false)
+    }
+
+    /// Opens an operator of a job that skips bad records or sends them elsewhere: [`rejections`](Self::take_rejections) are
+    /// gathered, and the other records of a batch are processed.
+    ///
+    /// # Errors
+    /// If the operator does.
+    pub fn open_rejecting(config: &str) -> Result<Harness<Op>, Error> {
+        Harness::start(config, &[], true)
+    }
+
+    fn start(config: &str, snapshots: &[&Snapshot], rejections: bool) -> Result<Harness<Op>, Error> {
         let place = Place {
             job: "test".to_owned(),
             operator: "operator".to_owned(),
             subtask: 0,
             parallelism: 1,
             config: config.to_owned(),
+            rejections,
         };
         let declaration = Declaration::of::<Op>();
-        let mut host = MemoryHost::new(declaration.tables(), declaration.outputs());
+        let inputs = declaration.inputs().iter().map(|input| input.name).collect();
+        let mut host = MemoryHost::new(&declaration);
         let instance = start(&place, &mut host, snapshots)?;
-        Ok(Harness { instance: Some(instance), host, place, last: None })
+        Ok(Harness { instance: Some(instance), host, place, inputs, rejections: Vec::new(), last: None })
     }
 
     /// Hands the operator records as one batch: pairs of key and value, with the event time as a third if there is one.
@@ -123,37 +145,82 @@ impl<Op: Operator> Harness<Op> {
     /// # Errors
     /// If the operator does. What it has emitted in this call is dropped.
     pub fn process<R: Into<TestRecord>>(&mut self, records: impl IntoIterator<Item = R>) -> Result<(), Error> {
-        self.process_from(0, records)
+        self.process_from(self.inputs[0], records)
     }
 
     /// [`process`](Self::process) with records of another input.
     ///
     /// # Errors
     /// As `process`.
+    ///
+    /// # Panics
+    /// If there is no such input.
     pub fn process_from<R: Into<TestRecord>>(
         &mut self,
-        input: u32,
+        input: &str,
         records: impl IntoIterator<Item = R>,
     ) -> Result<(), Error> {
+        let port = self.inputs.iter().position(|name| *name == input);
+        let port = port.unwrap_or_else(|| panic!("no input '{input}' among {:?}", self.inputs));
         let records = records.into_iter().map(Into::into).collect::<Vec<_>>();
         let batch = record::Columns::of(&records);
-        self.process_batch(input, batch.as_batch())
+        self.process_batch(port as u32, batch.as_batch())
     }
 
-    /// Hands the operator a batch.
+    /// Hands the operator a batch of the input with a number.
     ///
     /// # Errors
     /// As `process`.
     pub fn process_batch(&mut self, input: u32, batch: BatchRef<'_>) -> Result<(), Error> {
-        self.call(|instance, host| instance.process(host, input, batch))
+        let rejections = self.call(|instance, host| instance.process(host, input, batch))?;
+        self.rejections.extend(rejections);
+        Ok(())
     }
 
-    /// Tells the operator that no more records with an event time at or before this one come.
+    /// Brings event time to `timestamp`: lets the timers that are due fire, then tells the operator that no more records with
+    /// an event time at or before this one come. A watermark that isn't later than the last one changes nothing.
     ///
     /// # Errors
     /// If the operator does.
-    pub fn watermark(&mut self, timestamp: i64) -> Result<(), Error> {
+    pub fn advance_watermark(&mut self, timestamp: i64) -> Result<(), Error> {
+        if timestamp <= self.host.watermark_ms {
+            return Ok(());
+        }
+        self.host.watermark_ms = timestamp;
+        self.fire(Clock::EventTime, timestamp)?;
         self.call(|instance, host| instance.watermark(host, timestamp))
+    }
+
+    /// Brings the time of day to `now`, and lets the timers that are due fire.
+    ///
+    /// # Errors
+    /// If the operator does.
+    pub fn advance_processing_time(&mut self, now: i64) -> Result<(), Error> {
+        self.host.now_ms = now;
+        self.fire(Clock::ProcessingTime, now)
+    }
+
+    fn fire(&mut self, clock: Clock, up_to_ms: i64) -> Result<(), Error> {
+        loop {
+            let due = self.host.take_timers(clock, up_to_ms, FIRED_ROWS_MAX);
+            if due.is_empty() {
+                return Ok(());
+            }
+            let batch = record::Columns::of(&due);
+            let rejections = self.call(|instance, host| instance.timers(host, clock, batch.as_batch()))?;
+            self.rejections.extend(rejections);
+        }
+    }
+
+    /// The records and timers that were rejected since this was last asked, with their rows in their batches.
+    pub fn take_rejections(&mut self) -> Vec<Rejection> {
+        std::mem::take(&mut self.rejections)
+    }
+
+    /// The timers of a clock that are set, by time: time, key, tag.
+    pub fn timers(&self, clock: Clock) -> Vec<(i64, Vec<u8>, Vec<u8>)> {
+        let of_clock = self.host.timers.iter().filter(|timer| timer.0 == clock);
+        of_clock.map(|(_, time, key, tag)| (*time, key.clone(), tag.clone())).collect()
     }
 
     /// A barrier.
@@ -162,7 +229,9 @@ impl<Op: Operator> Harness<Op> {
     /// If the operator does.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let state = self.call(|instance, host| instance.snapshot(host))?;
-        let snapshot = Snapshot { tables: self.host.tables.clone(), state };
+        let MemoryHost { tables, timers, .. } = &self.host;
+        let watermark_ms = self.host.kept_watermark_ms();
+        let snapshot = Snapshot { tables: tables.clone(), timers: timers.clone(), watermark_ms, state };
         self.last = Some(snapshot.clone());
         Ok(snapshot)
     }
@@ -281,7 +350,11 @@ impl<Op: Operator> Harness<Op> {
 fn start<Op: Operator>(place: &Place, host: &mut MemoryHost, from: &[&Snapshot]) -> Result<Instance<Op>, Error> {
     let mut instance = Instance::open(place, host)?;
     if !from.is_empty() {
-        from.iter().for_each(|snapshot| host.load(&snapshot.tables));
+        for snapshot in from {
+            host.load(&snapshot.tables);
+            host.timers.extend(snapshot.timers.iter().cloned());
+        }
+        host.watermark_ms = from.iter().map(|snapshot| snapshot.watermark_ms).min().unwrap_or(i64::MIN);
         let states = from.iter().map(|snapshot| snapshot.state.clone()).collect::<Vec<_>>();
         instance.restore(&states)?;
     }

@@ -9,7 +9,8 @@ use lockgate::host::{BatchRef, ColumnRef, Entries, Host, Level, Page};
 use lockgate::{Declaration, Instance, Operator, Place};
 use lockgate_host::element::{Batch, Column};
 use lockgate_host::guest::{
-    Call, Descriptor, Emitted, Failure, InstanceContext, OperatorError, OperatorFactory, OperatorInstance, TableKind,
+    Call, Clock, Declared, Descriptor, Emitted, FIRED_ROWS_MAX, Failure, Fired, InstanceContext, OperatorError,
+    OperatorFactory, OperatorInstance, Redistribution, RejectedTimer, Rejection, TableKind,
 };
 use lockgate_host::id::{Epoch, SubtaskId};
 use lockgate_host::state::KeyedState;
@@ -38,7 +39,20 @@ impl NativeFactory {
             lockgate::TableKind::List => TableKind::List,
         };
         let tables = declaration.tables().iter().map(|table| (table.name, kind(table.kind), table.version));
-        let descriptor = Descriptor::new("native", "0", declaration.outputs(), &tables.collect::<Vec<_>>());
+        let inputs = declaration.inputs().iter().map(|input| (input.name, input.broadcast)).collect::<Vec<_>>();
+        let descriptor = Descriptor::new(Declared {
+            name: "native",
+            version: "0",
+            inputs: &inputs,
+            outputs: declaration.outputs(),
+            tables: &tables.collect::<Vec<_>>(),
+            timers: declaration.uses_timers(),
+            redistribution: match declaration.redistribution_of_state() {
+                lockgate::Redistribution::Split => Redistribution::Split,
+                lockgate::Redistribution::Union => Redistribution::Union,
+                lockgate::Redistribution::Broadcast => Redistribution::Broadcast,
+            },
+        });
         NativeFactory { descriptor: descriptor.expect("a good declaration"), open: open::<Op> }
     }
 }
@@ -60,8 +74,9 @@ fn open<Op: Operator + Send + 'static>(context: InstanceContext) -> Result<Box<d
         subtask: context.subtask.index,
         parallelism: context.parallelism,
         config: context.config_json,
+        rejections: context.rejections,
     };
-    let mut imports = Imports { emitted: Emitted::new(), state: context.state };
+    let mut imports = Imports { emitted: Emitted::new(), state: context.state, now_ms: 0, watermark_ms: i64::MIN };
     let subtask = context.subtask;
     match Instance::<Op>::open(&place, &mut imports) {
         Ok(instance) => Ok(Box::new(Native { subtask, instance, imports })),
@@ -77,6 +92,8 @@ fn failed(subtask: &SubtaskId, call: Call, error: &lockgate::Error) -> OperatorE
 struct Imports {
     emitted: Emitted,
     state: Option<KeyedState>,
+    now_ms: i64,
+    watermark_ms: i64,
 }
 
 struct Native<Op> {
@@ -87,19 +104,19 @@ struct Native<Op> {
 
 impl<Op: Operator> Native<Op> {
     /// What a call staged takes effect if it succeeded.
-    fn ended(
+    fn ended<R>(
         &mut self,
         call: Call,
-        outcome: Result<(), lockgate::Error>,
+        outcome: Result<R, lockgate::Error>,
         emitted: &mut Emitted,
-    ) -> Result<(), OperatorError> {
-        outcome.map_err(|error| failed(&self.subtask, call, &error))?;
+    ) -> Result<R, OperatorError> {
+        let returned = outcome.map_err(|error| failed(&self.subtask, call, &error))?;
         emitted.append(&mut self.imports.emitted);
         if let Some(state) = &mut self.imports.state {
             let accepted = state.accept();
             accepted.map_err(|error| OperatorError::new(self.subtask.clone(), call, Failure::State(error)))?;
         }
-        Ok(())
+        Ok(returned)
     }
 }
 
@@ -109,20 +126,44 @@ impl<Op: Operator + Send> OperatorInstance for Native<Op> {
         self.ended(Call::Restore, outcome, &mut Emitted::new())
     }
 
-    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<(), OperatorError> {
-        let rows = BatchRef {
-            rows: batch.rows,
-            keys: lent(&batch.keys),
-            values: lent(&batch.values),
-            timestamps: &batch.timestamps,
-            nulls: &batch.nulls,
-            ext: &batch.ext,
+    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
+        let outcome = self.instance.process(&mut self.imports, port, lent_batch(batch));
+        let rejections = self.ended(Call::Process { port, rows: batch.rows }, outcome, emitted)?;
+        Ok(rejections.into_iter().map(rejection).collect())
+    }
+
+    fn fire_timers(&mut self, clock: Clock, up_to_ms: i64, emitted: &mut Emitted) -> Result<Fired, OperatorError> {
+        let own_clock = match clock {
+            Clock::EventTime => {
+                self.imports.watermark_ms = self.imports.watermark_ms.max(up_to_ms);
+                lockgate::Clock::EventTime
+            }
+            Clock::ProcessingTime => lockgate::Clock::ProcessingTime,
         };
-        let outcome = self.instance.process(&mut self.imports, port, rows);
-        self.ended(Call::Process { port, rows: batch.rows }, outcome, emitted)
+        if self.next_timer(clock).is_none_or(|next_ms| next_ms > up_to_ms) {
+            return Ok(Fired::default());
+        }
+        let due = self.imports.state().take_timers(clock, up_to_ms, FIRED_ROWS_MAX).expect("readable state");
+        let outcome = self.instance.timers(&mut self.imports, own_clock, lent_batch(&due));
+        let rejections = self.ended(Call::Timers { clock, rows: due.rows }, outcome, emitted)?;
+        let timer = |said: lockgate::Rejection| {
+            let row = said.row as usize;
+            let (key, tag) = (due.keys.get(row).to_vec(), due.values.get(row).to_vec());
+            (rejection(said), RejectedTimer { key, tag, time_ms: due.timestamp(row) })
+        };
+        Ok(Fired { rows: due.rows, rejections: rejections.into_iter().map(timer).collect() })
+    }
+
+    fn next_timer(&self, clock: Clock) -> Option<i64> {
+        self.imports.state.as_ref().and_then(|state| state.next_timer(clock))
+    }
+
+    fn set_now(&mut self, now_ms: i64) {
+        self.imports.now_ms = now_ms;
     }
 
     fn watermark(&mut self, timestamp: i64, emitted: &mut Emitted) -> Result<(), OperatorError> {
+        self.imports.watermark_ms = self.imports.watermark_ms.max(timestamp);
         let outcome = self.instance.watermark(&mut self.imports, timestamp);
         self.ended(Call::Watermark { timestamp }, outcome, emitted)
     }
@@ -141,6 +182,21 @@ impl<Op: Operator + Send> OperatorInstance for Native<Op> {
 
     fn keyed_state(&mut self) -> Option<&mut KeyedState> {
         self.imports.state.as_mut()
+    }
+}
+
+fn rejection(said: lockgate::Rejection) -> Rejection {
+    Rejection { row: said.row, message: said.message }
+}
+
+fn lent_batch(batch: &Batch) -> BatchRef<'_> {
+    BatchRef {
+        rows: batch.rows,
+        keys: lent(&batch.keys),
+        values: lent(&batch.values),
+        timestamps: &batch.timestamps,
+        nulls: &batch.nulls,
+        ext: &batch.ext,
     }
 }
 
@@ -196,6 +252,30 @@ impl Host for Imports {
     fn scan(&mut self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Page {
         let page = self.state().scan(table, key, after, max_bytes).expect("readable state");
         Page { user_keys: given(page.user_keys), values: given(page.values), more: page.more }
+    }
+
+    fn write_timers(
+        &mut self,
+        clock: lockgate::Clock,
+        keys: ColumnRef<'_>,
+        tags: ColumnRef<'_>,
+        times: &[u8],
+        deletes: &[u8],
+    ) {
+        let clock = match clock {
+            lockgate::Clock::EventTime => Clock::EventTime,
+            lockgate::Clock::ProcessingTime => Clock::ProcessingTime,
+        };
+        let written = self.state().write_timers(clock, &owned(keys), &owned(tags), times, deletes);
+        written.expect("writable state");
+    }
+
+    fn now_ms(&mut self) -> i64 {
+        self.now_ms
+    }
+
+    fn watermark_ms(&mut self) -> i64 {
+        self.watermark_ms
     }
 
     fn log(&mut self, _level: Level, message: &str) {

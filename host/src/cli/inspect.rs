@@ -74,11 +74,16 @@ impl fmt::Display for Report {
         line(f, "world", std::slice::from_ref(&self.world))?;
         line(f, "size", &[format!("{} bytes ({:.1} KiB)", self.size_bytes, self.size_bytes as f64 / 1024.0)])?;
         line(f, "sha256", std::slice::from_ref(&self.sha256))?;
+        let input = |input: &crate::guest::Input| {
+            format!("{}{}", input.name, if input.broadcast { " (broadcast)" } else { "" })
+        };
+        line(f, "inputs", &operator.inputs.iter().map(input).collect::<Vec<_>>())?;
         line(f, "outputs", &operator.outputs.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let table = |table: &crate::guest::Table| {
             format!("{} ({}, version {})", table.name, table.kind.as_str(), table.version)
         };
         line(f, "tables", &operator.tables.iter().map(table).collect::<Vec<_>>())?;
+        line(f, "timers", &[if operator.timers { "yes" } else { "none" }.to_owned()])?;
         line(f, "imports", &self.imports)?;
         line(f, "exports", &self.exports)
     }

@@ -15,4 +15,4 @@ mod tests;
 pub use error::{GraphError, Warning, nearest};
 pub use guarantee::{Delivery, PathGuarantee, guarantees};
 pub use plan::{Chain, ChainId, Channel, Edge, EdgeId, Exchange, Node, NodeId, NodeKind, Plan, Task};
-pub use spec::{Graph, InputRef, OperatorFacts, OperatorSpec, SinkCommit, SinkSpec, SourceSpec};
+pub use spec::{Graph, InputFacts, InputRef, OperatorFacts, OperatorSpec, SinkCommit, SinkSpec, SourceSpec};

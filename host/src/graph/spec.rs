@@ -64,8 +64,19 @@ pub enum SinkCommit {
 /// What an operator says of itself, by its `describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorFacts {
+    /// In the order of the numbers that `process` is given; at least one.
+    pub inputs: Vec<InputFacts>,
     /// The names of its outputs; at least one.
     pub outputs: Vec<String>,
-    /// Whether it declares tables of keyed state, and so must be given all records of a key by one subtask.
+    /// Whether it has keyed state or timers, and so must be given all records of a key by one subtask, but for those of its
+    /// broadcast inputs.
     pub keyed: bool,
+}
+
+/// What an operator says of one of its inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFacts {
+    pub name: String,
+    /// Whether every subtask gets all of its records.
+    pub broadcast: bool,
 }

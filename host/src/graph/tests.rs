@@ -39,7 +39,9 @@ fn graph(sources: Vec<SourceSpec>, operators: Vec<OperatorSpec>, sinks: Vec<Sink
 fn facts(graph: &Graph, keyed: &[&str]) -> BTreeMap<Name, OperatorFacts> {
     let fact = |operator: &OperatorSpec| {
         let keyed = keyed.contains(&operator.name.as_str());
-        (operator.name.clone(), OperatorFacts { outputs: vec!["main".into(), "late".into()], keyed })
+        let inputs = operator.inputs.iter().map(|input| input.input).max().map_or(0, |last| last + 1);
+        let inputs = (0..inputs).map(|number| InputFacts { name: format!("in{number}"), broadcast: false }).collect();
+        (operator.name.clone(), OperatorFacts { inputs, outputs: vec!["main".into(), "late".into()], keyed })
     };
     graph.operators.iter().map(fact).collect()
 }

@@ -10,7 +10,7 @@ use super::descriptor::BadDescriptor;
 use super::world::WORLD;
 use crate::element::Malformed;
 use crate::id::{Epoch, Name, SubtaskId};
-use crate::state::StateError;
+use crate::state::{Clock, StateError};
 
 /// Why a component can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +123,10 @@ pub enum Call {
         port: u32,
         rows: u32,
     },
+    Timers {
+        clock: Clock,
+        rows: u32,
+    },
     Watermark {
         timestamp: i64,
     },
@@ -141,6 +145,7 @@ impl fmt::Display for Call {
             Call::Open => f.write_str("open"),
             Call::Restore => f.write_str("restore"),
             Call::Process { port, rows } => write!(f, "process (input {port}, {rows} rows)"),
+            Call::Timers { clock, rows } => write!(f, "timers ({}, {rows} due)", clock.as_str()),
             Call::Watermark { timestamp } => write!(f, "watermark ({timestamp})"),
             Call::Snapshot { epoch } => write!(f, "snapshot (epoch {epoch})"),
             Call::Trim => f.write_str("trim"),
@@ -217,12 +222,20 @@ fn at(row: Option<u32>) -> String {
 pub enum Misuse {
     #[error("emitted to output {port}, and it has {outputs}")]
     NoSuchOutput { port: u32, outputs: u32 },
-    #[error("emitted in a call that may not emit (only process and watermark may)")]
+    #[error("emitted in a call that may not emit (only process, timers and watermark may)")]
     EmitForbidden,
     #[error("emitted a malformed batch: {0}")]
     MalformedBatch(Malformed),
     #[error("used keyed state and declares no table")]
     NoState,
+    #[error("used timers and doesn't declare that it does")]
+    NoTimers,
+    #[error("rejected rows, and must not here")]
+    RejectionForbidden,
+    #[error("rejected row {row} of {rows}, which is none or not behind the one before")]
+    RejectedRow { row: u32, rows: u32 },
+    #[error("set timers again and again that were due at once, {rounds} times in a row")]
+    EndlessTimers { rounds: u32 },
     #[error("called an import in describe")]
     ImportInDescribe,
 }

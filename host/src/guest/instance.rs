@@ -5,13 +5,13 @@
 use wasmtime::Store;
 
 use super::bindings::{Exports, ExportsPre, Guest, types};
-use super::error::{Call, ErrorKind, Failure, OperatorError};
+use super::error::{Call, ErrorKind, Failure, Misuse, OperatorError};
 use super::failure::failure;
 use super::imports::{Counters, HostState, Phase};
 use super::limits::Limits;
 use super::plugin::Plugin;
-use super::{Emitted, OperatorInstance};
-use crate::element::{Batch, Column};
+use super::{Clock, Emitted, FIRED_ROWS_MAX, Fired, OperatorInstance, RejectedTimer, Rejection};
+use crate::element::{Batch, Column, NO_TIMESTAMP, WATERMARK_END};
 use crate::id::{Epoch, Name, SubtaskId};
 use crate::state::KeyedState;
 
@@ -23,7 +23,9 @@ pub struct InstanceContext {
     /// The operator's `config` table of the job file, as a JSON object.
     pub config_json: String,
     pub limits: Limits,
-    /// Needed if, and only if, the operator declares tables.
+    /// Whether the operator may reject rows; if not, a bad record fails the call.
+    pub rejections: bool,
+    /// Needed if, and only if, the operator has tables or timers.
     pub state: Option<KeyedState>,
     pub counters: Counters,
 }
@@ -31,9 +33,17 @@ pub struct InstanceContext {
 /// An instance that has been opened.
 pub struct Instance {
     inner: Unopened,
+    rejections: bool,
+    /// The last watermark that isn't the end: behind the end, a job that is run again may still get more to read.
+    last_watermark_ms: i64,
+    /// How many calls in a row have set timers that were due at once.
+    endless_rounds: u32,
     /// The plugin keeps the clock of deadlines alive.
     _plugin: Plugin,
 }
+
+/// So many calls in a row that set timers which are due at once have no end.
+const ENDLESS_ROUNDS_MAX: u32 = 10_000;
 
 /// An instance that only knows what it is.
 pub(super) struct Unopened {
@@ -76,9 +86,11 @@ impl Unopened {
     /// If the operator refuses its configuration, traps or breaks a limit.
     pub fn open(mut self, plugin: Plugin, context: InstanceContext) -> Result<Instance, OperatorError> {
         let descriptor = plugin.descriptor();
-        assert_eq!(context.state.is_some(), descriptor.is_keyed(), "keyed state if, and only if, there are tables");
+        assert_eq!(context.state.is_some(), descriptor.is_keyed(), "state if, and only if, there are tables or timers");
         let host = self.store.data_mut();
         host.outputs = descriptor.outputs.len() as u32;
+        host.watermark_ms = context.state.as_ref().map_or(NO_TIMESTAMP, KeyedState::restored_watermark);
+        let last_watermark_ms = host.watermark_ms;
         host.state = context.state.map(Box::new);
         self.call(Call::Open, Phase::Silent, |guest, store| {
             let operator = context.subtask.operator.as_str();
@@ -90,10 +102,12 @@ impl Unopened {
                     subtask: context.subtask.index,
                     parallelism: context.parallelism,
                     config: &context.config_json,
+                    rejections: context.rejections,
                 },
             )
         })?;
-        Ok(Instance { inner: self, _plugin: plugin })
+        let rejections = context.rejections;
+        Ok(Instance { inner: self, rejections, last_watermark_ms, endless_rounds: 0, _plugin: plugin })
     }
 
     /// Calls an export that can return an error, then lets go of what the call wrote, or forgets it.
@@ -162,15 +176,52 @@ impl Instance {
         self.inner.call(Call::Trim, Phase::Silent, |guest, store| guest.call_trim(store, target_bytes))
     }
 
-    fn stream(
+    fn stream<R>(
         &mut self,
         call: Call,
         emitted: &mut Emitted,
-        export: impl FnOnce(&Guest, &mut Store<HostState>) -> wasmtime::Result<Result<(), types::OpError>>,
-    ) -> Result<(), OperatorError> {
-        self.inner.call(call, Phase::Streaming, export)?;
+        export: impl FnOnce(&Guest, &mut Store<HostState>) -> wasmtime::Result<Result<R, types::OpError>>,
+    ) -> Result<R, OperatorError> {
+        let returned = self.inner.call(call, Phase::Streaming, export)?;
         emitted.append(&mut self.inner.store.data_mut().emitted);
-        Ok(())
+        Ok(returned)
+    }
+
+    /// The watermark never goes back.
+    fn come_to(&mut self, watermark_ms: i64) {
+        let host = self.inner.store.data_mut();
+        host.watermark_ms = host.watermark_ms.max(watermark_ms);
+        if watermark_ms != WATERMARK_END {
+            self.last_watermark_ms = self.last_watermark_ms.max(watermark_ms);
+        }
+    }
+
+    /// Takes the earliest timers that are due out of the state, for a call that is to come.
+    fn take_due(&mut self, clock: Clock, up_to_ms: i64) -> Result<Option<Batch>, OperatorError> {
+        let Some(state) = self.inner.store.data_mut().state.as_deref_mut() else { return Ok(None) };
+        if state.next_timer(clock).is_none_or(|next_ms| next_ms > up_to_ms) {
+            self.endless_rounds = 0;
+            return Ok(None);
+        }
+        let taken = state.take_timers(clock, up_to_ms, FIRED_ROWS_MAX);
+        taken.map(Some).map_err(|error| {
+            state.discard();
+            let call = Call::Timers { clock, rows: 0 };
+            OperatorError::new(self.inner.subtask.clone(), call, Failure::State(error))
+        })
+    }
+
+    /// Ends an operator whose timers set timers that are due at once, without an end.
+    fn check_endless(&mut self, call: Call, fired_ms: i64) -> Result<(), OperatorError> {
+        if self.inner.store.data().earliest_set_ms > fired_ms {
+            return Ok(());
+        }
+        self.endless_rounds += 1;
+        if self.endless_rounds < ENDLESS_ROUNDS_MAX {
+            return Ok(());
+        }
+        let misuse = Misuse::EndlessTimers { rounds: self.endless_rounds };
+        Err(OperatorError::new(self.inner.subtask.clone(), call, Failure::Misuse(misuse)))
     }
 }
 
@@ -180,18 +231,57 @@ impl OperatorInstance for Instance {
         self.inner.call(Call::Restore, Phase::Silent, |guest, store| guest.call_restore(store, &states))
     }
 
-    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<(), OperatorError> {
+    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
         let call = Call::Process { port, rows: batch.rows };
-        self.stream(call, emitted, |guest, store| guest.call_process(store, port, lowered(batch)))
+        let (rows, allowed) = (batch.rows, self.rejections);
+        self.stream(call, emitted, |guest, store| {
+            checked(guest.call_process(store, port, lowered(batch))?, rows, allowed)
+        })
+    }
+
+    fn fire_timers(&mut self, clock: Clock, up_to_ms: i64, emitted: &mut Emitted) -> Result<Fired, OperatorError> {
+        let wit_clock = match clock {
+            Clock::EventTime => {
+                self.come_to(up_to_ms);
+                types::Clock::EventTime
+            }
+            Clock::ProcessingTime => types::Clock::ProcessingTime,
+        };
+        let Some(due) = self.take_due(clock, up_to_ms)? else { return Ok(Fired::default()) };
+        let call = Call::Timers { clock, rows: due.rows };
+        let (rows, allowed) = (due.rows, self.rejections);
+        let rejections = self.stream(call, emitted, |guest, store| {
+            checked(guest.call_timers(store, wit_clock, lowered(&due))?, rows, allowed)
+        })?;
+        self.check_endless(call, due.timestamp(due.rows as usize - 1))?;
+        let timer = |rejection: Rejection| {
+            let row = rejection.row as usize;
+            let (key, tag) = (due.keys.get(row).to_vec(), due.values.get(row).to_vec());
+            (rejection, RejectedTimer { key, tag, time_ms: due.timestamp(row) })
+        };
+        Ok(Fired { rows: due.rows, rejections: rejections.into_iter().map(timer).collect() })
+    }
+
+    fn next_timer(&self, clock: Clock) -> Option<i64> {
+        self.inner.store.data().state.as_deref().and_then(|state| state.next_timer(clock))
+    }
+
+    fn set_now(&mut self, now_ms: i64) {
+        self.inner.store.data_mut().now_ms = now_ms;
     }
 
     fn watermark(&mut self, timestamp: i64, emitted: &mut Emitted) -> Result<(), OperatorError> {
+        self.come_to(timestamp);
         let call = Call::Watermark { timestamp };
         self.stream(call, emitted, |guest, store| guest.call_watermark(store, timestamp))
     }
 
     fn snapshot(&mut self, epoch: Epoch) -> Result<Vec<u8>, OperatorError> {
         let call = Call::Snapshot { epoch };
+        if let Some(state) = self.inner.store.data_mut().state.as_deref_mut() {
+            let written = state.write_watermark(self.last_watermark_ms);
+            written.map_err(|error| OperatorError::new(self.inner.subtask.clone(), call, Failure::State(error)))?;
+        }
         let state = self.inner.call(call, Phase::Silent, |guest, store| guest.call_snapshot(store, epoch.0))?;
         let limit_bytes = self.inner.limits.output_bytes_max;
         if state.len() > limit_bytes {
@@ -207,6 +297,33 @@ impl OperatorInstance for Instance {
     fn keyed_state(&mut self) -> Option<&mut KeyedState> {
         self.inner.store.data_mut().state.as_deref_mut()
     }
+}
+
+/// What a call has returned, if the rows that it rejects are rows of its batch, in order, and it may reject any.
+fn checked(
+    returned: Result<Vec<types::Rejection>, types::OpError>,
+    rows: u32,
+    allowed: bool,
+) -> wasmtime::Result<Result<Vec<Rejection>, types::OpError>> {
+    let said = match returned {
+        Ok(said) => said,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if !said.is_empty() && !allowed {
+        return Err(Misuse::RejectionForbidden.into());
+    }
+    let mut next = 0;
+    for rejection in &said {
+        if !(next..rows).contains(&rejection.row) {
+            return Err(Misuse::RejectedRow { row: rejection.row, rows }.into());
+        }
+        next = rejection.row + 1;
+    }
+    let rejection = |said: types::Rejection| {
+        let message = super::imports::printable(&said.message);
+        Rejection { row: said.row, message }
+    };
+    Ok(Ok(said.into_iter().map(rejection).collect()))
 }
 
 /// A batch as the call takes it: borrowed, so that its bytes are copied only into the guest's memory.

@@ -20,7 +20,10 @@ mod world;
 mod tests;
 
 pub use cache::default_cache_dir;
-pub use descriptor::{BadDescriptor, DECLARATIONS_MAX, Descriptor, Table, TableDeclaration, TableKind};
+pub use descriptor::{
+    BadDescriptor, DEAD_LETTERS, DECLARATIONS_MAX, Declared, Descriptor, Input, Redistribution, Table,
+    TableDeclaration, TableKind,
+};
 pub use engine::Engine;
 pub use error::{Call, ErrorKind, Failure, GuestError, Misuse, OperatorError, Problem};
 pub use examine::Interface;
@@ -32,10 +35,39 @@ pub use world::{WORLD, World};
 
 use crate::element::Batch;
 use crate::id::Epoch;
+pub use crate::state::Clock;
 use crate::state::KeyedState;
 
 /// What one call of an operator has emitted: output port and batch, in order.
 pub type Emitted = Vec<(u32, Batch)>;
+
+/// A row that an operator could not process, and that had no effect at all. Only where the context allows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Of the batch that was given; each row at most once, in order.
+    pub row: u32,
+    /// Fit for a log.
+    pub message: String,
+}
+
+/// A timer that was rejected. It is no longer set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedTimer {
+    pub key: Vec<u8>,
+    pub tag: Vec<u8>,
+    pub time_ms: i64,
+}
+
+/// What came of a call for timers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// How many timers have fired, rejected ones included; 0: none is due.
+    pub rows: u32,
+    pub rejections: Vec<(Rejection, RejectedTimer)>,
+}
+
+/// The most timers that one call fires.
+pub const FIRED_ROWS_MAX: usize = 1024;
 
 /// One subtask of an operator. Driven from one thread. After an error it is only dropped.
 ///
@@ -46,9 +78,24 @@ pub trait OperatorInstance: Send {
     /// # Errors
     /// If the operator refuses it or breaks a limit.
     fn restore(&mut self, states: &[Vec<u8>]) -> Result<(), OperatorError>;
+    /// Processes records of one input. Gives the rows that the operator rejects; none if the context doesn't allow it.
+    ///
     /// # Errors
     /// If the operator fails, traps or breaks a limit.
-    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<(), OperatorError>;
+    fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError>;
+    /// Fires timers whose time is at or before `up_to_ms`, the earliest first, at most [`FIRED_ROWS_MAX`] of them: to be
+    /// called until none is due. For event time, `up_to_ms` is the watermark, which the operator sees from here on; its
+    /// [`watermark`](Self::watermark) follows when no timer is due any more.
+    ///
+    /// # Errors
+    /// As `process`.
+    fn fire_timers(&mut self, clock: Clock, up_to_ms: i64, emitted: &mut Emitted) -> Result<Fired, OperatorError>;
+    /// The time of the earliest timer.
+    fn next_timer(&self, clock: Clock) -> Option<i64>;
+    /// The time of day that the calls from here on see, in milliseconds since the Unix epoch.
+    fn set_now(&mut self, now_ms: i64);
+    /// Tells that event time has come to `timestamp`, behind the timers that are due by then.
+    ///
     /// # Errors
     /// As `process`.
     fn watermark(&mut self, timestamp: i64, emitted: &mut Emitted) -> Result<(), OperatorError>;
@@ -60,7 +107,7 @@ pub trait OperatorInstance: Send {
     /// # Errors
     /// As `process`.
     fn close(&mut self) -> Result<(), OperatorError>;
-    /// The keyed state of this subtask, if the operator declares any table.
+    /// The keyed state of this subtask, if the operator has tables or timers.
     fn keyed_state(&mut self) -> Option<&mut KeyedState>;
 }
 

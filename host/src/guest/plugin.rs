@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, ComponentExportIndex};
 
 use super::bindings::{ExportsPre, types};
-use super::descriptor::{Descriptor, TableKind};
+use super::descriptor::{Declared, Descriptor, Redistribution, TableKind};
 use super::engine::{Engine, Ticker};
 use super::error::{Call, Failure, GuestError, OperatorError, Problem};
 use super::examine::{self, Interface};
@@ -185,9 +185,22 @@ fn checked(said: &types::Descriptor) -> Result<Descriptor, Problem> {
         types::TableKind::Map => TableKind::Map,
         types::TableKind::List => TableKind::List,
     };
+    let inputs = said.inputs.iter().map(|input| (input.name.as_str(), input.broadcast)).collect::<Vec<_>>();
     let outputs = said.outputs.iter().map(String::as_str).collect::<Vec<_>>();
     let tables = said.tables.iter().map(|table| (table.name.as_str(), kind(table.kind), table.version));
-    Ok(Descriptor::new(&said.name, &said.version, &outputs, &tables.collect::<Vec<_>>())?)
+    Ok(Descriptor::new(Declared {
+        name: &said.name,
+        version: &said.version,
+        inputs: &inputs,
+        outputs: &outputs,
+        tables: &tables.collect::<Vec<_>>(),
+        timers: said.timers,
+        redistribution: match said.redistribution {
+            types::Redistribution::Split => Redistribution::Split,
+            types::Redistribution::Union => Redistribution::Union,
+            types::Redistribution::Broadcast => Redistribution::Broadcast,
+        },
+    })?)
 }
 
 impl Unopened {

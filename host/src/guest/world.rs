@@ -22,7 +22,7 @@ impl World {
 /// The interface that an operator exports.
 pub(super) const OPERATOR: &str = "operator";
 /// The functions of that interface.
-pub(super) const OPERATOR_FUNCTIONS: [&str; 8] =
-    ["describe", "open", "restore", "process", "watermark", "snapshot", "trim", "close"];
+pub(super) const OPERATOR_FUNCTIONS: [&str; 9] =
+    ["describe", "open", "restore", "process", "timers", "watermark", "snapshot", "trim", "close"];
 /// The interfaces that an operator may import.
-pub(super) const OFFERED: [&str; 4] = ["types", "output", "state", "runtime"];
+pub(super) const OFFERED: [&str; 5] = ["types", "output", "state", "timers", "runtime"];

@@ -149,8 +149,9 @@ fn expected(job: &Job) -> ExpectedJob {
     let sources = job.sources.keys().map(|name| (name.clone(), ExpectedOperator::Source));
     let sinks = job.sinks.keys().map(|name| (name.clone(), ExpectedOperator::Sink));
     let operators = job.operators.iter().map(|(name, operator)| {
-        let tables = operator.factory.descriptor().tables.iter().map(|table| (table.name.to_string(), table.version));
-        (name.clone(), ExpectedOperator::Operator { tables: tables.collect() })
+        let tables = operator.factory.descriptor().stored_tables().into_iter();
+        let tables = tables.map(|table| (table.name, table.version)).collect();
+        (name.clone(), ExpectedOperator::Operator { tables })
     });
     ExpectedJob {
         name: job.name.clone(),

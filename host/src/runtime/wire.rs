@@ -22,7 +22,7 @@ use crate::graph::{self, NodeId, NodeKind, Plan};
 use crate::guest::{Counters, InstanceContext, OperatorFactory, OperatorInstance};
 use crate::id::{Name, SubtaskId, TaskId};
 use crate::state::{BlockCache, KeyedState, StateOptions, TransferError};
-use crate::store::{CheckpointStore, KeyedSnapshot, SubtaskSnapshot, TableRef};
+use crate::store::{CheckpointStore, KeyedSnapshot, SubtaskSnapshot};
 use crate::task::{Chain, Exchange, Head, OperatorSlot, Outlet, Tail, Task, TaskError, TaskEvent, Wires};
 use crate::telemetry::JobCounters;
 
@@ -192,6 +192,7 @@ impl Wiring<'_> {
                 parallelism: chain.parallelism,
                 config_json: operator.config_json.clone(),
                 limits: operator.limits,
+                rejections: false,
                 state: None,
                 counters: Counters::default(),
             },
@@ -206,7 +207,6 @@ impl Wiring<'_> {
 
     fn state_options(&self, subtask: &SubtaskId, parallelism: u32) -> StateOptions {
         let operator = &self.job.operators[&subtask.operator];
-        let tables = operator.factory.descriptor().tables.iter();
         let max_parallelism = self.job.max_parallelism;
         StateOptions {
             work_dir: self.recovered.work_folder.join(subtask.operator.as_str()).join(subtask.index.to_string()),
@@ -214,7 +214,7 @@ impl Wiring<'_> {
             key_groups: max_parallelism.range(subtask.index, parallelism),
             max_parallelism,
             attempt: self.recovered.attempt,
-            tables: tables.map(|table| TableRef { name: table.name.to_string(), version: table.version }).collect(),
+            tables: operator.factory.descriptor().stored_tables(),
             memory_bytes_max: operator.state_memory_bytes_max,
             block_cache: self.block_cache.clone(),
         }
@@ -244,11 +244,11 @@ impl Opening {
             let failed = |source| TaskError::State { subtask: subtask.clone(), source };
             self.context.state = Some(state.map_err(failed)?);
         }
-        // Old subtask j goes to new subtask j modulo the parallelism.
-        let (index, parallelism) = (subtask.index as usize, self.context.parallelism as usize);
-        let dealt = self.restored.iter().enumerate().filter(|(old, _)| old % parallelism == index);
+        let redistribution = self.factory.descriptor().redistribution;
+        let dealt = redistribution.dealt(subtask.index, self.context.parallelism, self.restored.len() as u32);
+        let dealt = dealt.into_iter().map(|old| &self.restored[old as usize]);
         let mut states = Vec::new();
-        for file in dealt.filter_map(|(_, part)| part.operator_state.as_ref()) {
+        for file in dealt.filter_map(|part| part.operator_state.as_ref()) {
             let read = Handle::current().block_on(self.store.read(file));
             states.push(read.map_err(|source| TaskError::Restore { subtask: subtask.clone(), source })?.to_vec());
         }

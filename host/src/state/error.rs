@@ -27,6 +27,10 @@ pub enum StateError {
     ForeignKey { subtask: SubtaskId, group: KeyGroup, first: u16, last: u16 },
     #[error("{subtask}: a {what} of {bytes} bytes is longer than the {bytes_max} that keyed state takes")]
     TooLong { subtask: SubtaskId, what: &'static str, bytes: usize, bytes_max: usize },
+    #[error("{subtask}: the operator handed over {bytes} bytes of times for {rows} timers, which need {}", .rows * 8)]
+    Times { subtask: SubtaskId, rows: usize, bytes: usize },
+    #[error("{subtask}: the timers of the restored checkpoint are malformed; the checkpoint is corrupt")]
+    Timers { subtask: SubtaskId },
     #[error(
         "{subtask}: one call of the operator wrote {bytes} bytes of keyed state, and only {bytes_max} fit into memory; \
          let it write in smaller parts, or raise `state_memory` of its limits"
@@ -87,6 +91,7 @@ impl StateError {
             | StateError::Bitmap { .. }
             | StateError::ForeignKey { .. }
             | StateError::TooLong { .. }
+            | StateError::Times { .. }
             | StateError::StagedTooMuch { .. }
             | StateError::ReadTooMuch { .. }
             | StateError::TableTwice { .. } => {
@@ -96,6 +101,7 @@ impl StateError {
                 "nothing is lost: take the operator that wrote the checkpoint, or start the job under a new name"
             }
             StateError::TablesDiffer { .. }
+            | StateError::Timers { .. }
             | StateError::KeyGroups { .. }
             | StateError::FileName { .. }
             | StateError::Corrupt { .. } => {
@@ -122,12 +128,14 @@ impl StateError {
             | StateError::Bitmap { .. }
             | StateError::ForeignKey { .. }
             | StateError::TooLong { .. }
+            | StateError::Times { .. }
             | StateError::StagedTooMuch { .. }
             | StateError::ReadTooMuch { .. }
             | StateError::TableTwice { .. } => true,
             StateError::TooManyTables { .. }
             | StateError::TableVersion { .. }
             | StateError::TablesDiffer { .. }
+            | StateError::Timers { .. }
             | StateError::KeyGroups { .. }
             | StateError::FileName { .. }
             | StateError::Corrupt { .. }

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::entry::{KEY_BYTES_MAX, KeyRef, USER_KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::error::StateError;
 use super::tables::Tables;
+use super::timers::TAG_BYTES_MAX;
 use crate::element::{Column, Malformed};
 use crate::id::SubtaskId;
 use crate::protocol::{KeyGroupRange, MaxParallelism};
@@ -75,11 +76,17 @@ impl KeySpace {
     ) -> Result<Rows<'a>, StateError> {
         let rows = self.rows(keys, user_keys)?;
         self.well_formed("values", values.check(rows.count))?;
-        if !deletes.is_empty() && deletes.len() != rows.count.div_ceil(8) {
-            let (rows, bytes) = (rows.count, deletes.len());
-            return Err(StateError::Bitmap { subtask: self.subtask.clone(), rows, bytes });
-        }
+        self.bitmap_fits(deletes, rows.count)?;
         Ok(rows)
+    }
+
+    /// # Errors
+    /// If a bitmap isn't empty and not one of so many rows.
+    pub fn bitmap_fits(&self, bitmap: &[u8], rows: usize) -> Result<(), StateError> {
+        if bitmap.is_empty() || bitmap.len() == rows.div_ceil(8) {
+            return Ok(());
+        }
+        Err(StateError::Bitmap { subtask: self.subtask.clone(), rows, bytes: bitmap.len() })
     }
 
     /// # Errors
@@ -111,6 +118,15 @@ impl KeySpace {
     pub fn value_fits(&self, value: &[u8]) -> Result<(), StateError> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(self.too_long("value", value.len(), VALUE_BYTES_MAX));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If the tag of a timer is too long.
+    pub fn tag_fits(&self, tag: &[u8]) -> Result<(), StateError> {
+        if tag.len() > TAG_BYTES_MAX {
+            return Err(self.too_long("tag of a timer", tag.len(), TAG_BYTES_MAX));
         }
         Ok(())
     }

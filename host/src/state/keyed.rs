@@ -13,7 +13,7 @@ use super::chain::Chain;
 use super::entry::{self, KeyRef};
 use super::error::StateError;
 use super::flusher::Flusher;
-use super::key_space::{KeySpace, Rows, bit};
+use super::key_space::{KeySpace, bit};
 use super::lookup;
 use super::queue::{Covers, Sealed};
 use super::restore::{self, Fetch, Restored};
@@ -23,7 +23,8 @@ use super::segment::SLOT_BYTES;
 use super::snapshot::PendingSnapshot;
 use super::spares::Spares;
 use super::staging::Staging;
-use crate::element::Column;
+use super::timers::TimerQueue;
+use crate::element::{Column, NO_TIMESTAMP};
 use crate::id::{Attempt, Epoch, SubtaskId};
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 use crate::store::{KeyedSnapshot, TableRef};
@@ -44,7 +45,8 @@ pub struct StateOptions {
     pub key_groups: KeyGroupRange,
     pub max_parallelism: MaxParallelism,
     pub attempt: Attempt,
-    /// The operator's tables in its own order; calls name a table by its index.
+    /// The operator's tables in its own order; calls name a table by its index. With [`TIMERS_TABLE`](super::TIMERS_TABLE)
+    /// among them, which has none, there are timers.
     pub tables: Vec<TableRef>,
     /// Bound for entries in memory (64 KiB to 2 GiB); empty buffers for the next ones may come to an eighth more. A call may
     /// write up to three quarters of it, so it has to be larger than what a guest may keep back until a barrier.
@@ -59,6 +61,8 @@ pub struct StateMetrics {
     /// Entries in memory; those that are in several segments count for each.
     pub memory_entries: usize,
     pub memory_bytes: usize,
+    /// Timers that are in memory, beside the entries that all of them are.
+    pub memory_timers: usize,
     pub segments: usize,
     /// Bytes of RocksDB's files.
     pub disk_bytes: u64,
@@ -68,12 +72,15 @@ pub struct StateMetrics {
 
 /// The keyed state of one subtask. Used from one thread; dropped, it waits for the images that snapshots still need.
 pub struct KeyedState {
-    space: KeySpace,
+    pub(super) space: KeySpace,
     memory_bytes_max: usize,
-    current: Staging,
+    pub(super) current: Staging,
+    pub(super) timers: Option<TimerQueue>,
+    pub(super) restored_watermark_ms: i64,
+    pub(super) written_watermark_ms: i64,
     pub(super) chain: Chain,
     known: KnownFiles,
-    flusher: Arc<Flusher>,
+    pub(super) flusher: Arc<Flusher>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -107,13 +114,30 @@ impl KeyedState {
             source,
         })?;
         let space = KeySpace { subtask: subtask.clone(), key_groups, max_parallelism, tables };
-        let mut state = KeyedState { space, memory_bytes_max, current, chain, known, flusher, thread: Some(thread) };
+        let timers = space.tables.timers().map(|_| TimerQueue::new(key_groups, !restored.is_empty()));
+        let thread = Some(thread);
+        let mut state = KeyedState {
+            space,
+            memory_bytes_max,
+            current,
+            timers,
+            restored_watermark_ms: NO_TIMESTAMP,
+            written_watermark_ms: NO_TIMESTAMP,
+            chain,
+            known,
+            flusher,
+            thread,
+        };
         let mut covers = state.chain.covers();
         for delta in deltas {
             delta.fetch(&subtask, key_groups, fetch, |key, value| state.put_restored(key, value, &mut covers))?;
         }
         state.current.accept();
         state.seal_current(covers)?;
+        state.settle_timers()?;
+        if !restored.is_empty() {
+            state.read_watermark()?;
+        }
         Ok(state)
     }
 
@@ -159,7 +183,7 @@ impl KeyedState {
     ) -> Result<(), StateError> {
         let table = self.space.table(table)?;
         let rows = self.space.writes(keys, user_keys, values, deletes)?;
-        self.make_room(&rows, values)?;
+        self.make_room(rows.count, rows.bytes() + values.data.len())?;
         for row in 0..rows.count {
             let (key, user_key) = rows.get(row);
             let key = self.space.locate(table, key, user_key)?;
@@ -177,15 +201,20 @@ impl KeyedState {
     pub fn accept(&mut self) -> Result<(), StateError> {
         self.current.accept();
         if self.current.bytes() < self.memory_bytes_max / 4 {
-            return self.flusher.check();
+            self.flusher.check()?;
+        } else {
+            self.chain.set_uncovered();
+            self.seal_current(None)?;
         }
-        self.chain.set_uncovered();
-        self.seal_current(None)
+        self.settle_timers()
     }
 
     /// The call failed: its writes never were.
     pub fn discard(&mut self) {
         self.current.discard();
+        if let Some(timers) = &mut self.timers {
+            timers.discard();
+        }
     }
 
     /// Takes a snapshot at a barrier: seals the current segment, and neither writes nor waits.
@@ -221,6 +250,7 @@ impl KeyedState {
         StateMetrics {
             memory_entries: current.len() + sealed.iter().map(|segment| segment.len()).sum::<usize>(),
             memory_bytes: self.current.bytes() + sealed.iter().map(|segment| segment.bytes()).sum::<usize>(),
+            memory_timers: self.timers.as_ref().map_or(0, TimerQueue::in_memory),
             segments: usize::from(!current.is_empty()) + sealed.len(),
             disk_bytes: self.flusher.rocks().map_or(0, |rocks| rocks.bytes()),
             deltas: self.chain.deltas(),
@@ -228,15 +258,15 @@ impl KeyedState {
     }
 
     /// Makes sure that entries fit into memory, and waits for sealed segments to leave it if need be.
-    fn make_room(&mut self, rows: &Rows<'_>, values: &Column) -> Result<(), StateError> {
-        let bytes = rows.bytes() + values.data.len() + rows.count * ENTRY_OVERHEAD_BYTES;
+    pub(super) fn make_room(&mut self, entries: usize, bytes: usize) -> Result<(), StateError> {
+        let bytes = bytes + entries * ENTRY_OVERHEAD_BYTES;
         let own_bytes = self.current.bytes() + bytes;
         let Some(left_bytes) = self.memory_bytes_max.checked_sub(own_bytes) else {
             let (subtask, bytes_max) = (self.space.subtask.clone(), self.memory_bytes_max);
             return Err(StateError::StagedTooMuch { subtask, bytes: own_bytes, bytes_max });
         };
         self.flusher.wait_for_memory(left_bytes)?;
-        self.current.reserve(rows.count, bytes - rows.count * SLOT_BYTES);
+        self.current.reserve(entries, bytes - entries * SLOT_BYTES);
         Ok(())
     }
 

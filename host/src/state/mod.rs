@@ -26,6 +26,7 @@ mod snapshot;
 mod spares;
 mod staging;
 mod tables;
+mod timers;
 
 #[cfg(test)]
 mod tests;
@@ -37,3 +38,4 @@ pub use restore::Fetch;
 pub use rocks::BlockCache;
 pub use scan::Page;
 pub use snapshot::{PendingSnapshot, Uploader};
+pub use timers::{Clock, TAG_BYTES_MAX, TIMERS_TABLE};

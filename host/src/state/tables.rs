@@ -4,6 +4,7 @@
 //! operator declares them.
 
 use super::error::StateError;
+use super::timers::TIMERS_TABLE;
 use crate::id::SubtaskId;
 use crate::store::TableRef;
 
@@ -16,6 +17,8 @@ pub struct Tables {
     stored: Vec<TableRef>,
     /// The number of each table of the operator, by the operator's index.
     numbers: Vec<u16>,
+    /// The number of the timers' table, if there is one.
+    timers: Option<u16>,
 }
 
 impl Tables {
@@ -28,6 +31,7 @@ impl Tables {
     ) -> Result<Tables, StateError> {
         let mut stored = snapshot.unwrap_or_default().to_vec();
         let mut numbers: Vec<u16> = Vec::with_capacity(declared.len());
+        let mut timers = None;
         for table in declared {
             let number = match stored.iter().position(|known| known.name == table.name) {
                 Some(number) => number,
@@ -40,7 +44,7 @@ impl Tables {
                 let tables = stored.len();
                 return Err(StateError::TooManyTables { subtask: subtask.clone(), tables, tables_max: TABLES_MAX });
             }
-            if numbers.contains(&(number as u16)) {
+            if numbers.contains(&(number as u16)) || timers == Some(number as u16) {
                 return Err(StateError::TableTwice { subtask: subtask.clone(), table: table.name.clone() });
             }
             if stored[number].version != table.version {
@@ -51,15 +55,25 @@ impl Tables {
                     operator: table.version,
                 });
             }
-            numbers.push(number as u16);
+            // The operator has no index for it.
+            if table.name == TIMERS_TABLE {
+                timers = Some(number as u16);
+            } else {
+                numbers.push(number as u16);
+            }
         }
-        Ok(Tables { stored, numbers })
+        Ok(Tables { stored, numbers, timers })
     }
 
     /// The number of the operator's table.
     #[inline]
     pub fn number(&self, table: u32) -> Option<u16> {
         self.numbers.get(table as usize).copied()
+    }
+
+    /// The number of the timers' table, if the operator uses timers.
+    pub fn timers(&self) -> Option<u16> {
+        self.timers
     }
 
     /// How many tables the operator declares.
@@ -94,6 +108,14 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|index| tables.number(index)), [Some(2), Some(3), Some(0), None]);
         assert_eq!(tables.stored(), [table("a", 1), table("gone", 4), table("b", 2), table("new", 1)]);
         assert_eq!(tables.declared(), 3);
+    }
+
+    #[test]
+    fn the_timers_table_has_a_number_and_no_index() {
+        let tables = assign(&[table("a", 1), table(TIMERS_TABLE, 1), table("b", 1)], None).expect("good");
+        assert_eq!([0, 1, 2].map(|index| tables.number(index)), [Some(0), Some(2), None]);
+        assert_eq!((tables.timers(), tables.declared()), (Some(1), 2));
+        assert_eq!(assign(&[table("a", 1)], Some(tables.stored())).expect("good").timers(), None);
     }
 
     #[test]

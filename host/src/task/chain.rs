@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Counters, Outlet, PendingPart, TaskError};
 use crate::connector::SinkWriter;
 use crate::element::{Batch, Element};
-use crate::guest::{Emitted, OperatorInstance};
+use crate::guest::{Clock, Emitted, OperatorInstance};
 use crate::id::{Epoch, SubtaskId};
 
 /// One operator of a chain.
@@ -63,6 +63,7 @@ impl Chain {
     pub async fn watermark(&mut self, timestamp: i64) -> Result<(), TaskError> {
         let mut leaving = Emitted::new();
         for index in 0..self.operators.len() {
+            while self.fire_timers(index, timestamp, &mut leaving)? > 0 {}
             let mut emitted = Emitted::new();
             self.operators[index].instance.watermark(timestamp, &mut emitted)?;
             self.changed |= !emitted.is_empty();
@@ -72,12 +73,23 @@ impl Chain {
         self.broadcast(&Element::Watermark(timestamp)).await
     }
 
+    /// Fires some of the event-time timers of operator `index` that are due at a watermark; says how many.
+    fn fire_timers(&mut self, index: usize, timestamp: i64, leaving: &mut Emitted) -> Result<u32, TaskError> {
+        let mut emitted = Emitted::new();
+        let fired = self.operators[index].instance.fire_timers(Clock::EventTime, timestamp, &mut emitted)?;
+        assert!(fired.rejections.is_empty(), "rejections aren't allowed");
+        self.changed |= fired.rows > 0;
+        self.continue_with(index, emitted, leaving)?;
+        Ok(fired.rows)
+    }
+
     /// Runs operator `index` and those behind it; what leaves the last one is added to `leaving`.
     fn process(&mut self, index: usize, port: u32, batch: &Batch, leaving: &mut Emitted) -> Result<(), TaskError> {
         let slot = &mut self.operators[index];
         let mut emitted = Emitted::new();
         slot.counters.took(batch);
-        slot.instance.process(port, batch, &mut emitted)?;
+        let rejections = slot.instance.process(port, batch, &mut emitted)?;
+        assert!(rejections.is_empty(), "rejections aren't allowed");
         self.continue_with(index, emitted, leaving)
     }
 

@@ -1,4 +1,4 @@
-//! What the host offers to a guest: output, keyed state, logging and metrics.
+//! What the host offers to a guest: output, keyed state, timers, time, logging and metrics.
 //!
 //! Invariant: whatever a guest passes, an import gives an answer or an error that ends the call; it never panics, and holds no
 //! more of the guest's data than the limits allow.
@@ -6,6 +6,7 @@
 mod output;
 mod runtime;
 mod state;
+mod timers;
 
 pub(super) use output::OutputRefused;
 pub use runtime::Counters;
@@ -16,6 +17,7 @@ use wasmtime::component::{ComponentType, Lift, Linker, WasmList};
 use super::error::Misuse;
 use super::limits::{Limiter, Limits};
 use super::world::WORLD;
+use crate::element::NO_TIMESTAMP;
 use crate::guest::Emitted;
 use crate::id::SubtaskId;
 use crate::state::KeyedState;
@@ -28,7 +30,7 @@ pub(super) enum Phase {
     Describing,
     /// `open`, `restore`, `snapshot`, `trim`: all but output.
     Silent,
-    /// `process`, `watermark`.
+    /// `process`, `timers`, `watermark`.
     Streaming,
     /// `close`: output is accepted and forgotten.
     Closing,
@@ -45,6 +47,12 @@ pub(super) struct HostState {
     pub output_bytes_left: usize,
     output_bytes_max: usize,
     pub state: Option<Box<KeyedState>>,
+    /// What `now-ms` says.
+    pub now_ms: i64,
+    /// What `watermark-ms` says.
+    pub watermark_ms: i64,
+    /// The earliest time of a timer that the running call has set; the largest i64 if there is none.
+    pub earliest_set_ms: i64,
     pub log: GuestLog,
     counters: runtime::InstanceCounters,
 }
@@ -60,6 +68,9 @@ impl HostState {
             output_bytes_left: 0,
             output_bytes_max: limits.output_bytes_max,
             state: None,
+            now_ms: 0,
+            watermark_ms: NO_TIMESTAMP,
+            earliest_set_ms: i64::MAX,
             log: GuestLog::new(subtask),
             counters: runtime::InstanceCounters::new(counters),
         }
@@ -69,6 +80,7 @@ impl HostState {
     pub fn begin(&mut self, phase: Phase) {
         self.phase = phase;
         self.emitted.clear();
+        self.earliest_set_ms = i64::MAX;
         self.output_bytes_left = self.output_bytes_max;
         self.log.begin();
     }
@@ -95,6 +107,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostS
     linker.instance(&WORLD.interface("types"))?;
     output::link(&mut linker)?;
     state::link(&mut linker)?;
+    timers::link(&mut linker)?;
     runtime::link(&mut linker)?;
     Ok(linker)
 }

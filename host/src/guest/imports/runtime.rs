@@ -1,4 +1,4 @@
-//! The `runtime` import: log lines and counters.
+//! The `runtime` import: time, log lines and counters.
 //!
 //! Invariant: a guest can't flood the log or the metrics: lines are cut, their rate and the number of counters are bounded, and
 //! control characters don't reach the log.
@@ -130,8 +130,16 @@ impl GuestLog {
 
 pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     let mut runtime = linker.instance(&WORLD.interface("runtime"))?;
+    runtime.func_wrap("now-ms", |store, ()| time(&store, |host| host.now_ms))?;
+    runtime.func_wrap("watermark-ms", |store, ()| time(&store, |host| host.watermark_ms))?;
     runtime.func_wrap("log", |store, (level, message): (Level, WasmStr)| log(store, level, &message))?;
     runtime.func_wrap("counter-add", |store, (name, delta): (WasmStr, u64)| counter_add(store, &name, delta))
+}
+
+/// What the running call may know of time.
+fn time(store: &StoreContextMut<'_, HostState>, of: impl FnOnce(&HostState) -> i64) -> wasmtime::Result<(i64,)> {
+    store.data().not_describing()?;
+    Ok((of(store.data()),))
 }
 
 fn log(mut store: StoreContextMut<'_, HostState>, level: Level, message: &WasmStr) -> wasmtime::Result<()> {

@@ -60,7 +60,7 @@ pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     })
 }
 
-fn column(store: &StoreContextMut<'_, HostState>, list: &ColumnList) -> Column {
+pub(super) fn column(store: &StoreContextMut<'_, HostState>, list: &ColumnList) -> Column {
     Column { data: list.data.as_le_slice(store).to_vec(), offsets: list.offsets.as_le_slice(store).to_vec() }
 }
 

@@ -13,9 +13,14 @@ const WIT: &str = include_str!("../../../../wit/operator.wit");
 /// A guest whose functions do nothing and succeed, but for what a test puts into it.
 pub struct Guest {
     pub name: &'static str,
+    /// Name, and whether it is a broadcast one.
+    pub inputs: Vec<(&'static str, bool)>,
     pub outputs: Vec<&'static str>,
     /// Name, kind (0 value, 1 map, 2 list), version.
     pub tables: Vec<(&'static str, u8, u32)>,
+    pub timers: bool,
+    /// 0 split, 1 union, 2 broadcast.
+    pub redistribution: u8,
     /// Memory in pages of 64 KiB: at the start, and the limit that it sets itself.
     pub pages: u32,
     /// Instructions that run before the answer of each function. `process` has a local `$i`.
@@ -23,6 +28,7 @@ pub struct Guest {
     pub open: String,
     pub restore: String,
     pub process: String,
+    pub on_timers: String,
     pub watermark: String,
     pub snapshot: String,
     pub close: String,
@@ -39,13 +45,17 @@ impl Default for Guest {
         let nothing = String::new;
         Guest {
             name: "test",
+            inputs: vec![("in", false)],
             outputs: vec!["out"],
             tables: Vec::new(),
+            timers: false,
+            redistribution: 0,
             pages: 2,
             describe: nothing(),
             open: nothing(),
             restore: nothing(),
             process: nothing(),
+            on_timers: nothing(),
             watermark: nothing(),
             snapshot: nothing(),
             close: nothing(),
@@ -113,17 +123,21 @@ impl Guest {
 
     fn text(&self) -> String {
         let interface = |name: &str| format!("lockgate:operator/{name}@{}", self.world_version);
-        let (output, state, runtime) = (interface("output"), interface("state"), interface("runtime"));
+        let (output, state) = (interface("output"), interface("state"));
+        let (timers, runtime) = (interface("timers"), interface("runtime"));
         let operator = interface("operator");
         let i32s = |count: usize| "i32 ".repeat(count);
         let answer = format!("(i32.const {RESULT})");
-        let Guest { describe, open, restore, process, watermark, snapshot, close, extra, pages, .. } = self;
+        let Guest { describe, open, restore, process, on_timers, watermark, snapshot, close, extra, pages, .. } = self;
         format!(
             r#"(module
             (import "{output}" "emit" (func $emit (param {p16})))
             (import "{state}" "get-many" (func $get_many (param {p10})))
             (import "{state}" "write-many" (func $write_many (param {p15})))
             (import "{state}" "scan" (func $scan (param {p8})))
+            (import "{timers}" "write-many" (func $write_timers (param {p13})))
+            (import "{runtime}" "now-ms" (func $now (result i64)))
+            (import "{runtime}" "watermark-ms" (func $watermark (result i64)))
             (import "{runtime}" "log" (func $log (param i32 i32 i32)))
             (import "{runtime}" "counter-add" (func $counter_add (param i32 i32 i64)))
             {import}
@@ -138,17 +152,21 @@ impl Guest {
             {extra}
             {data}
             (func (export "{operator}#describe") (result i32) {describe} (i32.const {DESCRIPTOR}))
-            (func (export "{operator}#open") (param {p8}) (result i32) {open} {answer})
+            (func (export "{operator}#open") (param {p9}) (result i32) {open} {answer})
             (func (export "{operator}#restore") (param i32 i32) (result i32) {restore} {answer})
             (func (export "{operator}#process") (param {p16}) (result i32) (local $i i32)
                 (global.set $heap (i32.const {HEAP})) {process} {answer})
+            (func (export "{operator}#timers") (param {p16}) (result i32) (local $i i32)
+                (global.set $heap (i32.const {HEAP})) {on_timers} {answer})
             (func (export "{operator}#watermark") (param i64) (result i32) {watermark} {answer})
             (func (export "{operator}#snapshot") (param i64) (result i32) {snapshot} {answer})
             (func (export "{operator}#trim") (param i64) (result i32) {answer})
             (func (export "{operator}#close") (result i32) {close} {answer}))"#,
             p16 = i32s(16),
             p15 = i32s(15),
+            p13 = i32s(13),
             p10 = i32s(10),
+            p9 = i32s(9),
             p8 = i32s(8),
             data = self.data(),
             import = self.import.0,
@@ -166,15 +184,19 @@ impl Guest {
         let mut words = Vec::new();
         words.extend(text(self.name));
         words.extend(text("1.2.3"));
+        let input = |(name, broadcast): &(&str, bool)| [text(name).as_slice(), &[u32::from(*broadcast)]].concat();
+        let inputs = self.inputs.iter().flat_map(input).collect::<Vec<_>>();
         let outputs = self.outputs.iter().flat_map(|name| text(name)).collect::<Vec<_>>();
         let table =
             |(name, kind, version): &(&str, u8, u32)| [text(name).as_slice(), &[u32::from(*kind), *version]].concat();
         let tables = self.tables.iter().flat_map(table).collect::<Vec<_>>();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
-        for (list, count) in [(outputs, self.outputs.len()), (tables, self.tables.len())] {
+        let lists = [(inputs, self.inputs.len()), (outputs, self.outputs.len()), (tables, self.tables.len())];
+        for (list, count) in lists {
             words.extend([(STATIC + bytes.len()) as u32, count as u32]);
             bytes.extend(list.iter().flat_map(|word| word.to_le_bytes()));
         }
+        words.push(u32::from(self.timers) | u32::from(self.redistribution) << 8);
         assert!(STATIC + bytes.len() < TEXT as usize, "room for the descriptor");
         let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:02x}")).collect::<String>();
         let descriptor = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::guest::{Guest, embed, encode};
 use super::*;
-use crate::guest::{BadDescriptor, Failure, TableKind, default_cache_dir, examine};
+use crate::guest::{BadDescriptor, Failure, Redistribution, TableKind, default_cache_dir, examine};
 
 fn said(problem: &Problem) -> String {
     problem.to_string()
@@ -12,11 +12,21 @@ fn said(problem: &Problem) -> String {
 
 #[test]
 fn an_operator_loads_and_says_what_it_is() {
-    let guest = Guest { name: "word count", tables: vec![("counts", 0, 3), ("seen", 1, 1)], ..Guest::default() };
+    let guest = Guest {
+        name: "word count",
+        inputs: vec![("text", false), ("stop-words", true)],
+        tables: vec![("counts", 0, 3), ("seen", 1, 1)],
+        timers: true,
+        redistribution: 2,
+        ..Guest::default()
+    };
     let plugin = load_bytes(&guest.component()).expect("it loads");
     let descriptor = plugin.descriptor();
     assert_eq!((descriptor.name.as_str(), descriptor.version.as_str()), ("word count", "1.2.3"));
+    let inputs = descriptor.inputs.iter().map(|input| (input.name.as_str(), input.broadcast));
+    assert_eq!(inputs.collect::<Vec<_>>(), [("text", false), ("stop-words", true)]);
     assert_eq!(descriptor.outputs, [name("out")]);
+    assert!(descriptor.timers && descriptor.redistribution == Redistribution::Broadcast);
     let tables = descriptor.tables.iter().map(|table| (table.name.as_str(), table.kind, table.version));
     assert_eq!(tables.collect::<Vec<_>>(), [("counts", TableKind::Value, 3), ("seen", TableKind::Map, 1)]);
     assert_eq!(plugin.interface().exports, ["lockgate:operator/operator@0.1.0"]);
@@ -86,7 +96,7 @@ fn an_operator_that_lacks_functions_says_which() {
 
 #[test]
 fn an_operator_with_other_types_doesn_t_fit() {
-    let functions = ["open", "restore", "process", "watermark", "snapshot", "trim", "close", "describe"];
+    let functions = ["open", "restore", "process", "timers", "watermark", "snapshot", "trim", "close", "describe"];
     let wit = functions.map(|name| format!("{name}: func();")).join(" ");
     let wit = format!("package lockgate:operator@0.1.0; interface operator {{ {wit} }} world w {{ export operator; }}");
     let exports =
@@ -120,11 +130,14 @@ fn nonsense_in_the_descriptor_is_refused() {
         Problem::Descriptor(problem) => problem,
         other => panic!("{other}"),
     };
-    assert_eq!(refused(Guest { outputs: vec![], ..Guest::default() }), BadDescriptor::NoOutput);
+    assert_eq!(refused(Guest { outputs: vec![], ..Guest::default() }), BadDescriptor::None { what: "output" });
     let twice = refused(Guest { outputs: vec!["a", "a"], ..Guest::default() });
     assert!(matches!(twice, BadDescriptor::Twice { what: "output", .. }));
     let many = refused(Guest { outputs: vec!["x"; 100], ..Guest::default() });
     assert!(matches!(many, BadDescriptor::TooMany { what: "output", count: 100 }));
+    assert_eq!(refused(Guest { inputs: vec![], ..Guest::default() }), BadDescriptor::None { what: "input" });
+    let broadcast = Guest { inputs: vec![("in", false), ("rules", true)], ..Guest::default() };
+    assert!(matches!(refused(broadcast), BadDescriptor::Redistribution { .. }));
     let unnamed = refused(Guest { tables: vec![("no name", 0, 1)], ..Guest::default() });
     assert!(matches!(unnamed, BadDescriptor::Name { what: "table", .. }));
 }

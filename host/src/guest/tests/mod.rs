@@ -5,6 +5,7 @@ mod hostile;
 mod limits;
 mod loading;
 mod streaming;
+mod timers;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -54,6 +55,7 @@ fn context(limits: Limits) -> InstanceContext {
         parallelism: 2,
         config_json: "{}".to_owned(),
         limits,
+        rejections: false,
         state: None,
         counters: Counters::default(),
     }

@@ -4,6 +4,7 @@ mod hostile;
 mod memory;
 mod model;
 mod snapshots;
+mod timers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
