@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
     /// Goes to the next record of the batch, which becomes the current one.
     ///
     /// Only [`process_batch`](crate::Operator::process_batch) needs this.
-    #[inline]
+    #[inline(always)]
     pub fn next_record(&mut self) -> Option<Record<'a>> {
         if self.next == self.rows.len() {
             return None;
@@ -302,6 +302,11 @@ impl<'a> Context<'a> {
             Some((_, sum)) => *sum += delta,
             None => self.counters.push((name, delta)),
         }
+    }
+
+    /// Gives what is emitted from now on, in this call of the operator, another event time.
+    pub(crate) fn set_timestamp(&mut self, timestamp: i64) {
+        self.timestamp = timestamp;
     }
 
     /// The current row.

@@ -49,7 +49,7 @@ impl ColumnBuffer {
         ValueWriter { column: self }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let used = self.used + bytes.len();
         if used > self.data.len() {
@@ -70,9 +70,12 @@ impl ColumnBuffer {
 
     #[inline]
     fn append_decimal(&mut self, number: u64) {
-        let mut digits = [0; 24];
-        let start = decimal(number, &mut digits);
-        self.append(&digits[start..]);
+        let used = self.used + decimal_len(number);
+        if used > self.data.len() {
+            self.grow(used);
+        }
+        write_decimal(number, &mut self.data[self.used..used]);
+        self.used = used;
     }
 
     #[cold]
@@ -147,29 +150,36 @@ impl fmt::Write for ValueWriter<'_> {
     }
 }
 
-/// Writes a number in decimal to the end of `digits`; says where it starts.
+/// How many digits a number has in decimal.
 #[inline]
-fn decimal(number: u64, digits: &mut [u8; 24]) -> usize {
-    let mut at = digits.len();
+fn decimal_len(number: u64) -> usize {
+    let log = match u32::try_from(number) {
+        Ok(number) => number.checked_ilog10(),
+        Err(_) => number.checked_ilog10(),
+    };
+    log.map_or(1, |log| log as usize + 1)
+}
+
+/// Writes the last digits of a number in decimal: in place, since bytes that were just written one by one are slow to be read as
+/// words again.
+#[inline]
+fn write_decimal(number: u64, mut digits: &mut [u8]) {
     let mut rest = number;
     // Divisions of 32 bits by a constant are multiplications; those of 64 bits are not in WebAssembly.
     while rest > u64::from(u32::MAX) {
-        let mut group = (rest % 1_000_000_000) as u32;
+        let (first, last) = digits.split_at_mut(digits.len() - 9);
+        write_digits((rest % 1_000_000_000) as u32, last);
         rest /= 1_000_000_000;
-        for _ in 0..9 {
-            at -= 1;
-            digits[at] = b'0' + (group % 10) as u8;
-            group /= 10;
-        }
+        digits = first;
     }
-    let mut rest = rest as u32;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return at;
-        }
+    write_digits(rest as u32, digits);
+}
+
+#[inline]
+fn write_digits(mut number: u32, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
 }
 

@@ -4,7 +4,7 @@
 //! on to a slot's number but `row_slots`, which is then forgotten.
 
 use super::column::Column;
-use super::directory::{Directory, REFERENCED};
+use super::directory::{AHEAD_KEYS, Directory, REFERENCED};
 use super::rows::{NO_SLOT, RowSlots};
 use super::undo::Undo;
 use super::writes::Writes;
@@ -31,6 +31,10 @@ pub(crate) struct Cache {
     row_slots: RowSlots,
     /// Whether the rows of this batch have state.
     keyed: bool,
+    /// Of the keys that are being looked up.
+    hashes: Vec<u32>,
+    /// Records that were looked up, and entries that had to be read for them, since the host was told.
+    used: (u64, u64),
     /// Bytes behind the cells.
     pub(super) heap_bytes: usize,
     /// Bytes of a slot and its cells.
@@ -53,6 +57,8 @@ impl Cache {
             columns,
             row_slots: RowSlots::default(),
             keyed: true,
+            hashes: Vec::with_capacity(AHEAD_KEYS),
+            used: (0, 0),
             heap_bytes: 0,
             slot_bytes: Directory::SLOT_BYTES + cell_bytes,
             bytes_max: CACHE_BYTES_MAX_DEFAULT,
@@ -117,17 +123,26 @@ impl Cache {
         let end = rows.len().min(row + AHEAD_ROWS_MAX);
         let slots_max = self.directory.len() + (self.bytes_max / 16 / self.slot_bytes).max(1);
         let long_bytes_max = self.directory.long_key_bytes() + self.bytes_max / 16;
-        let directory = &mut self.directory;
-        let slots = (row..end).map_while(|at| {
-            let full = directory.len() >= slots_max || directory.long_key_bytes() > long_bytes_max;
-            if full && at > row {
-                return None;
+        self.row_slots.start(row);
+        let mut at = row;
+        'rows: while at < end {
+            let block = at..end.min(at + AHEAD_KEYS);
+            self.directory.hash_ahead(block.clone().map(|row| rows.key(row)), &mut self.hashes);
+            for (at, &hash) in block.clone().zip(&self.hashes) {
+                let directory = &mut self.directory;
+                let full = directory.len() >= slots_max || directory.long_key_bytes() > long_bytes_max;
+                if full && at > row {
+                    break 'rows;
+                }
+                let slot = rows.key(at).map_or(NO_SLOT, |key| directory.find_or_insert_hashed(key, hash));
+                self.row_slots.push(slot);
             }
-            Some(rows.key(at).map_or(NO_SLOT, |key| directory.find_or_insert(key)))
-        });
-        self.row_slots.set(row, slots);
+            at = block.end;
+        }
+        self.used.0 += self.row_slots.from(row).len() as u64;
         for column in &mut self.columns {
             column.grow(self.directory.slots.len());
+            column.touch(self.row_slots.from(row));
         }
         self.row_slots.get(row).expect("at least one row")
     }
@@ -189,6 +204,7 @@ impl Cache {
                 .map_err(|error| unreadable(table, error))?;
         }
         self.read[table as usize].0 += wanted.len();
+        self.used.1 += wanted.len() as u64;
         self.read[table as usize].1 += entries.values.data.len();
         Ok(())
     }
@@ -209,8 +225,13 @@ impl Cache {
         self.columns[table as usize].measure(slots, &mut self.heap_bytes);
     }
 
-    /// Writes all that is dirty.
+    /// Writes all that is dirty, and tells the host how often the cache had what was looked for.
     pub(crate) fn write_back(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let (lookups, misses) = std::mem::take(&mut self.used);
+        if lookups > 0 {
+            host.counter_add("state_cache_lookups", lookups);
+            host.counter_add("state_cache_misses", misses);
+        }
         for table in 0..self.columns.len() as u32 {
             let mut slots = std::mem::take(&mut self.dirty[table as usize]);
             self.write_slots(table, &slots, host)?;

@@ -12,6 +12,9 @@ use crate::error::Error;
 pub(crate) trait Column: Any + Send {
     /// Makes cells for all slots below `slots`.
     fn grow(&mut self, slots: usize);
+    /// Brings the cells of these slots close to the processor, all at once instead of one by one. Some may be
+    /// [`NO_SLOT`](super::rows::NO_SLOT).
+    fn touch(&self, slots: &[u32]);
     /// Bytes of a cell without what it points to.
     fn cell_bytes(&self) -> usize;
     /// Takes up the entry with the empty user key, as the host has it.
@@ -53,6 +56,12 @@ pub(crate) trait Column: Any + Send {
     fn keep(&mut self, slots: &[u32]);
     /// Measures again what grew unseen in these dirty cells.
     fn measure(&mut self, slots: &[u32], heap_bytes: &mut usize);
+}
+
+/// Looks at the cells of some slots. The loads depend on nothing, so those that miss the processor's cache wait together.
+pub(super) fn look_at<C>(cells: &[C], slots: &[u32], look: impl Fn(&C) -> bool) {
+    let seen = slots.iter().filter_map(|&slot| cells.get(slot as usize)).filter(|cell| look(cell)).count();
+    std::hint::black_box(seen);
 }
 
 impl dyn Column {

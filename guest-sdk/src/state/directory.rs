@@ -11,6 +11,8 @@ use crate::bytes::{ends, hash, same_middle};
 pub(super) const REFERENCED: u32 = 1 << 31;
 /// A key that isn't there: the slot is free.
 const FREE: u32 = u32::MAX;
+/// How many keys [`Directory::hash_ahead`] takes at most: what they need fits into the nearest cache.
+pub(super) const AHEAD_KEYS: usize = 64;
 /// Keys up to this length are kept in their slot.
 const INLINE_BYTES: usize = 16;
 
@@ -75,16 +77,36 @@ impl Directory {
     }
 
     /// The slot of a key, which gets one if it has none.
-    #[inline]
     pub(super) fn find_or_insert(&mut self, key: &[u8]) -> u32 {
+        self.find_or_insert_hashed(key, hash(key, ends(key)))
+    }
+
+    /// Hashes keys, and brings what [`find_or_insert_hashed`](Self::find_or_insert_hashed) will look at close to the
+    /// processor: one after the other each key would wait for memory twice; in short loops of their own the loads of many
+    /// keys wait together.
+    pub(super) fn hash_ahead<'k>(&self, keys: impl Iterator<Item = Option<&'k [u8]>>, hashes: &mut Vec<u32>) {
+        hashes.clear();
+        hashes.extend(keys.map(|key| key.map_or(0, |key| hash(key, ends(key)))));
+        let mask = self.index.len() - 1;
+        let mut slots = [0; AHEAD_KEYS];
+        for (slot, &key_hash) in slots.iter_mut().zip(&*hashes) {
+            *slot = self.index[key_hash as usize & mask] as u32;
+        }
+        let known = slots[..hashes.len()].iter().filter(|&&slot| slot != 0);
+        let lengths = known.fold(0, |sum: u32, &slot| sum.wrapping_add(self.slots[slot as usize - 1].len));
+        std::hint::black_box(lengths);
+    }
+
+    /// The slot of a key whose hash is known, which gets one if it has none.
+    #[inline(always)]
+    pub(super) fn find_or_insert_hashed(&mut self, key: &[u8], key_hash: u32) -> u32 {
         let key_ends = ends(key);
-        let key_hash = hash(key, key_ends);
         let (entry, at) = self.probe(key, key_ends, key_hash);
         if entry != 0 { entry as u32 - 1 } else { self.insert(key, key_ends, key_hash, at) }
     }
 
     /// The entry of a key, or 0 and where in the index it would be.
-    #[inline]
+    #[inline(always)]
     fn probe(&self, key: &[u8], key_ends: [u64; 2], key_hash: u32) -> (u64, usize) {
         let mask = self.index.len() - 1;
         let mut at = key_hash as usize & mask;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::{needs_drop, size_of};
 
 use super::cache::unreadable;
-use super::column::Column;
+use super::column::{Column, look_at};
 use super::scan::Scan;
 use super::undo::{Old, Restored};
 use super::writes::Writes;
@@ -232,6 +232,10 @@ impl<V: Data> ListColumn<V> {
 impl<V: Data> Column for ListColumn<V> {
     fn grow(&mut self, slots: usize) {
         self.cells.resize_with(slots, ListCell::empty);
+    }
+
+    fn touch(&self, slots: &[u32]) {
+        look_at(&self.cells, slots, |cell| cell.stored > 0);
     }
 
     fn cell_bytes(&self) -> usize {

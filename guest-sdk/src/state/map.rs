@@ -159,6 +159,23 @@ impl<K: Data, V: Data> Map<K, V> {
         self.change(ctx, user_key, Need::Value, |cell| change(cell.get_or_insert_with(V::default)))
     }
 
+    /// Changes an entry's value in place if there is one; `None` if there is none. Copies nothing.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn modify_existing<Q, R>(
+        &self,
+        ctx: &mut Context<'_>,
+        user_key: &Q,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        self.change(ctx, user_key, Need::Value, |cell| cell.as_mut().map(change))
+    }
+
     /// Removes an entry, whatever it was, without reading it.
     ///
     /// # Errors

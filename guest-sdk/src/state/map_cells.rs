@@ -4,7 +4,7 @@ use std::mem::{needs_drop, size_of};
 
 use hashbrown::HashTable;
 
-use super::column::Column;
+use super::column::{Column, look_at};
 use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::bytes::{ends, hash};
@@ -119,6 +119,10 @@ impl<V: Data> MapCell<V> {
 impl<V: Data> Column for MapColumn<V> {
     fn grow(&mut self, slots: usize) {
         self.cells.resize_with(slots, || None);
+    }
+
+    fn touch(&self, slots: &[u32]) {
+        look_at(&self.cells, slots, Option::is_some);
     }
 
     fn cell_bytes(&self) -> usize {

@@ -21,10 +21,15 @@ impl RowSlots {
         self.slots.get(row.wrapping_sub(self.first)..).unwrap_or_default()
     }
 
-    pub(super) fn set(&mut self, first: usize, slots: impl Iterator<Item = u32>) {
+    /// Starts with no slots; those of `first` and what follows will be [pushed](Self::push).
+    pub(super) fn start(&mut self, first: usize) {
         self.first = first;
         self.slots.clear();
-        self.slots.extend(slots);
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, slot: u32) {
+        self.slots.push(slot);
     }
 
     pub(super) fn clear(&mut self) {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::mem::{needs_drop, size_of};
 
-use super::column::Column;
+use super::column::{Column, look_at};
 use super::undo::{Old, Restored};
 use super::writes::Writes;
 use crate::context::Context;
@@ -221,6 +221,10 @@ impl<V: Data> Column for ValueColumn<V> {
         if needs_drop::<V>() {
             self.heap.resize(slots, 0);
         }
+    }
+
+    fn touch(&self, slots: &[u32]) {
+        look_at(&self.cells, slots, Option::is_some);
     }
 
     fn cell_bytes(&self) -> usize {
