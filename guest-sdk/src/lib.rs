@@ -47,6 +47,7 @@
 //!   otherwise.
 //! * [`Error`]: what `?` makes of an error is a *bad record*; say [`Error::fatal`] or [`Error::transient`] where it isn't
 //!   the record's fault.
+//! * [`blocks`]: windows with incremental aggregates, joins, deduplication, rankings, tables from a control stream.
 //! * [`testing::Harness`]: records, watermarks, timers, snapshots, crashes and restores in a native test.
 //! * [`encoding`]: how state is written, byte for byte.
 //! * [`Instance`] and [`host::Host`]: for hosts that run operators natively.
@@ -65,6 +66,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod blocks;
 mod bytes;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
