@@ -1,29 +1,63 @@
-//! Aligned barriers over the inputs of one task.
+//! What the barriers that come in on the inputs of one task mean for it, in every mode of alignment.
 //!
-//! Invariant: between an epoch's first barrier and [`Alignment::Aligned`] no element is taken from an input that has
-//! delivered that barrier. So what a snapshot holds is exactly what came before the barrier on every input.
+//! - **Aligned**: an input that has delivered a barrier is held until all live ones have.
+//! - **Unaligned**: a barrier overtakes what is queued before it. The snapshot is taken at once, and what comes before the barrier
+//!   on each input is *captured*: it becomes part of the snapshot, and is processed as ever. With a time to wait, inputs are
+//!   aligned first and the barrier overtakes when that time is over. The last barrier of a job never overtakes: behind it nothing
+//!   is processed any more.
+//! - **At-least-once**: the snapshot is taken when the last input delivers the barrier, and no input is held. What came
+//!   behind the barrier on the others is in the snapshot already, and is replayed after a failure. Only the last barrier of a job
+//!   holds its input here too: behind it comes nothing but `End`, which after a stop isn't the end of the stream, and which must
+//!   not carry the watermark past what that stream still has.
+//!
+//! Invariant: aligned, what a snapshot holds is exactly what came before the barrier on every input. Overtaken, that and what was
+//! captured are together exactly what came before it. At least once, it holds all of that, and perhaps more.
 
-use crate::element::Barrier;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::element::{Barrier, Purpose};
 use crate::id::Epoch;
 
 /// One of a task's inputs: 0 .. inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Input(pub usize);
 
-/// What an event on an input means for the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a job's barriers are aligned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
+    #[default]
+    Aligned,
+    /// A barrier overtakes when it has waited so long in a task; zero: at once.
+    Unaligned {
+        after: Duration,
+    },
+    AtLeastOnce,
+}
+
+impl Alignment {
+    /// Whether tasks must hear of a barrier while elements are queued before it.
+    pub fn overtakes(self) -> bool {
+        matches!(self, Alignment::Unaligned { .. })
+    }
+}
+
+/// What the task is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
     /// Other live inputs still owe the barrier of this epoch. Those for which [`Aligner::is_held`] says so must wait.
     Waiting(Epoch),
-    /// Every live input has delivered this barrier: take the snapshot and pass the barrier on. No input is held any more.
+    /// Take the snapshot and pass the barrier on: every live input has delivered it.
     Aligned(Barrier),
-    /// A newer epoch has begun, so `abandoned` will never be complete here: its inputs are released, and `waiting_for` is
-    /// the epoch that is now awaited.
-    Superseded { abandoned: Epoch, waiting_for: Epoch },
-    /// The barrier of an epoch that is aligned or abandoned already. To be ignored; its input isn't held.
+    /// Take the snapshot and pass the barrier on, ahead of what is queued; and begin to capture what comes before it on every
+    /// input that hasn't delivered it. No input is held.
+    Overtaken(Barrier),
+    /// All that this overtaken epoch has to capture has come: its snapshot is complete.
+    Captured(Epoch),
+    /// A newer epoch has begun, so this one will never be complete here; what was captured for it is to be dropped.
+    Abandoned(Epoch),
+    /// The barrier of an epoch that is aligned, overtaken or abandoned already. To be ignored; its input isn't held.
     Stale(Epoch),
-    /// The input has ended and no barrier is awaited; other inputs live on.
-    Ended,
     /// The last input has ended. Nothing comes any more.
     Finished,
 }
@@ -36,25 +70,51 @@ enum InputState {
     Ended,
 }
 
-/// Finds out when a barrier has arrived on all live inputs. A barrier costs constant time, an alignment time in the number
-/// of inputs.
+/// A barrier that some live inputs owe.
+#[derive(Clone, Debug)]
+struct Awaited {
+    barrier: Barrier,
+    /// By input: the barrier has come, at least into its queue.
+    arrived: Vec<bool>,
+    /// By input: the barrier was taken out of its queue.
+    delivered: Vec<bool>,
+    overtakes_at: Option<Duration>,
+}
+
+/// Finds out when a barrier has come on all live inputs. Anything costs at most time in the number of inputs.
 #[derive(Clone, Debug)]
 pub struct Aligner {
+    alignment: Alignment,
     inputs: Vec<InputState>,
     live: usize,
-    held: usize,
-    /// The barrier that some live inputs have delivered and others owe.
-    awaited: Option<Barrier>,
-    /// The newest epoch that was aligned or abandoned.
+    /// Oldest first. Where inputs are held there is never more than one.
+    awaited: VecDeque<Awaited>,
+    awaited_max: usize,
+    /// An overtaken epoch whose barrier some live inputs still owe.
+    capturing: Option<Awaited>,
+    /// The newest epoch that was aligned, overtaken or abandoned.
     newest_over: Option<Epoch>,
 }
 
 impl Aligner {
+    /// `concurrent_max`: how many epochs may be under way at once.
+    ///
     /// # Panics
-    /// If there are no inputs: a task without inputs is a source and aligns nothing.
-    pub fn new(inputs: usize) -> Aligner {
+    /// If there are no inputs: a task without inputs is a source and aligns nothing. If several unaligned epochs could be under
+    /// way: an epoch that overtakes ends the capture of the one before.
+    pub fn new(alignment: Alignment, inputs: usize, concurrent_max: usize) -> Aligner {
         assert!(inputs > 0, "a task that aligns has at least one input");
-        Aligner { inputs: vec![InputState::Open; inputs], live: inputs, held: 0, awaited: None, newest_over: None }
+        assert!(concurrent_max > 0 && (concurrent_max == 1 || !alignment.overtakes()), "one unaligned epoch at a time");
+        Aligner {
+            alignment,
+            inputs: vec![InputState::Open; inputs],
+            live: inputs,
+            awaited: VecDeque::new(),
+            // An input that is held can't bring a newer epoch, so where inputs are held no second one can be awaited.
+            awaited_max: if alignment == Alignment::AtLeastOnce { concurrent_max } else { 1 },
+            capturing: None,
+            newest_over: None,
+        }
     }
 
     /// Whether nothing may be taken from this input for now.
@@ -68,49 +128,67 @@ impl Aligner {
         self.live == 0
     }
 
-    /// A barrier has arrived on an input.
+    /// When a barrier will overtake unless it is aligned before: [`tick`](Self::tick) is due then.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.awaited.front().and_then(|awaited| awaited.overtakes_at)
+    }
+
+    /// The oldest epoch that isn't complete here, and the inputs that owe its barrier.
+    pub fn owing(&self) -> Option<(Epoch, Vec<Input>)> {
+        let owed = self.capturing.as_ref().map(|awaited| (awaited, &awaited.arrived));
+        let (awaited, came) = owed.or_else(|| self.awaited.front().map(|awaited| (awaited, &awaited.delivered)))?;
+        let owes = |&input: &usize| self.inputs[input] != InputState::Ended && !came[input];
+        Some((awaited.barrier.epoch, (0..self.inputs.len()).filter(owes).map(Input).collect()))
+    }
+
+    /// A barrier has come into the queue of an input. Matters only where barriers overtake.
+    ///
+    /// # Panics
+    /// If inputs disagree about what follows one epoch's barrier.
+    pub fn announced(&mut self, input: Input, barrier: Barrier, now: Duration) -> Vec<Verdict> {
+        match barrier.purpose {
+            // It is aligned, so only its delivery counts.
+            Purpose::Last => Vec::new(),
+            Purpose::Continue => self.arrive(input, barrier, now, false),
+        }
+    }
+
+    /// A barrier was taken from an input.
     ///
     /// # Panics
     /// If the input is held or has ended, since then nothing may be taken from it, or if inputs disagree about what
     /// follows one epoch's barrier.
-    pub fn barrier(&mut self, input: Input, barrier: Barrier) -> Alignment {
+    pub fn barrier(&mut self, input: Input, barrier: Barrier, now: Duration) -> Vec<Verdict> {
         self.check_open(input);
-        if self.newest_over.is_some_and(|over| barrier.epoch <= over) {
-            return Alignment::Stale(barrier.epoch);
-        }
-        let Some(awaited) = self.awaited else {
-            self.awaited = Some(barrier);
-            return self.hold(input, barrier);
-        };
-        if barrier.epoch < awaited.epoch {
-            return Alignment::Stale(barrier.epoch);
-        }
-        if barrier.epoch == awaited.epoch {
-            assert_eq!(barrier, awaited, "the inputs agree about what follows the barrier of epoch {}", barrier.epoch);
-            return self.hold(input, barrier);
-        }
-        self.release();
-        self.newest_over = Some(awaited.epoch);
-        self.awaited = Some(barrier);
-        // It can't be aligned by this one barrier: the inputs that were held until now are live and owe it.
-        let waiting = self.hold(input, barrier);
-        assert_eq!(waiting, Alignment::Waiting(barrier.epoch), "a released input owes the newer barrier");
-        Alignment::Superseded { abandoned: awaited.epoch, waiting_for: barrier.epoch }
+        self.arrive(input, barrier, now, true)
     }
 
-    /// An input has ended. It can owe no barrier, so its end may complete an alignment.
+    /// Time has passed.
+    pub fn tick(&mut self, now: Duration) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        if self.deadline().is_some_and(|deadline| now >= deadline) {
+            self.overtake(&mut verdicts);
+        }
+        verdicts
+    }
+
+    /// An input has ended. It can owe no barrier, so its end may complete epochs.
     ///
     /// # Panics
     /// If the input is held or has ended.
-    pub fn end(&mut self, input: Input) -> Alignment {
+    pub fn end(&mut self, input: Input) -> Vec<Verdict> {
         self.check_open(input);
         self.inputs[input.0] = InputState::Ended;
         self.live -= 1;
-        match self.awaited {
-            Some(barrier) => self.decide(barrier),
-            None if self.live == 0 => Alignment::Finished,
-            None => Alignment::Ended,
+        let mut verdicts = Vec::new();
+        self.end_capture(&mut verdicts);
+        while let Some(place) = self.awaited.iter().position(|awaited| self.is_complete(&awaited.delivered)) {
+            self.align(place, &mut verdicts);
         }
+        if self.live == 0 {
+            verdicts.push(Verdict::Finished);
+        }
+        verdicts
     }
 
     fn check_open(&self, input: Input) {
@@ -118,152 +196,123 @@ impl Aligner {
         assert_eq!(state, InputState::Open, "nothing is taken from input {} unless it is open", input.0);
     }
 
-    fn hold(&mut self, input: Input, barrier: Barrier) -> Alignment {
-        self.inputs[input.0] = InputState::Held;
-        self.held += 1;
-        self.decide(barrier)
-    }
-
-    fn decide(&mut self, barrier: Barrier) -> Alignment {
-        if self.held < self.live {
-            return Alignment::Waiting(barrier.epoch);
+    fn arrive(&mut self, input: Input, barrier: Barrier, now: Duration, delivered: bool) -> Vec<Verdict> {
+        let epoch = barrier.epoch;
+        let mut verdicts = Vec::new();
+        if self.newest_over.is_some_and(|over| epoch <= over) {
+            let capturing = self.capturing.as_mut().filter(|capturing| capturing.barrier.epoch == epoch);
+            let is_news = capturing.is_some_and(|capturing| !std::mem::replace(&mut capturing.arrived[input.0], true));
+            if is_news {
+                self.end_capture(&mut verdicts);
+            }
+            match &self.capturing {
+                Some(_) if is_news => verdicts.push(Verdict::Waiting(epoch)),
+                None if is_news => {}
+                Some(_) | None => verdicts.push(Verdict::Stale(epoch)),
+            }
+            return verdicts;
         }
-        self.release();
-        self.awaited = None;
-        self.newest_over = Some(barrier.epoch);
-        Alignment::Aligned(barrier)
+        let place = match self.awaited.iter().position(|awaited| awaited.barrier.epoch >= epoch) {
+            Some(place) if self.awaited[place].barrier.epoch == epoch => {
+                let awaited = self.awaited[place].barrier;
+                assert_eq!(barrier, awaited, "the inputs agree about what follows the barrier of epoch {epoch}");
+                place
+            }
+            Some(_) if self.awaited.len() == self.awaited_max => return vec![Verdict::Stale(epoch)],
+            Some(place) => self.await_at(place, barrier, now),
+            None => {
+                if self.awaited.len() == self.awaited_max {
+                    self.abandon(&mut verdicts);
+                }
+                self.await_at(self.awaited.len(), barrier, now)
+            }
+        };
+        let awaited = &mut self.awaited[place];
+        awaited.arrived[input.0] = true;
+        awaited.delivered[input.0] |= delivered;
+        if delivered && (self.alignment != Alignment::AtLeastOnce || barrier.purpose == Purpose::Last) {
+            self.inputs[input.0] = InputState::Held;
+        }
+        self.decide(place, now, &mut verdicts);
+        verdicts
     }
 
-    fn release(&mut self) {
-        for state in &mut self.inputs {
-            if *state == InputState::Held {
+    fn await_at(&mut self, place: usize, barrier: Barrier, now: Duration) -> usize {
+        let none = vec![false; self.inputs.len()];
+        let overtakes_at = match (self.alignment, barrier.purpose) {
+            (Alignment::Unaligned { after }, Purpose::Continue) => Some(now + after),
+            (Alignment::Unaligned { .. }, Purpose::Last) | (Alignment::Aligned | Alignment::AtLeastOnce, _) => None,
+        };
+        self.awaited.insert(place, Awaited { barrier, arrived: none.clone(), delivered: none, overtakes_at });
+        place
+    }
+
+    fn decide(&mut self, place: usize, now: Duration, verdicts: &mut Vec<Verdict>) {
+        let awaited = &self.awaited[place];
+        if self.is_complete(&awaited.delivered) {
+            self.align(place, verdicts);
+        } else if awaited.overtakes_at.is_some_and(|at| now >= at) {
+            self.overtake(verdicts);
+        } else {
+            verdicts.push(Verdict::Waiting(awaited.barrier.epoch));
+        }
+    }
+
+    fn is_complete(&self, came: &[bool]) -> bool {
+        self.inputs.iter().zip(came).all(|(state, came)| *came || *state == InputState::Ended)
+    }
+
+    /// The awaited epoch at `place` is complete. An older one can't be any more: some input has brought this one without it.
+    fn align(&mut self, place: usize, verdicts: &mut Vec<Verdict>) {
+        for _ in 0..place {
+            self.abandon(verdicts);
+        }
+        let awaited = self.take_oldest();
+        verdicts.push(Verdict::Aligned(awaited.barrier));
+    }
+
+    fn abandon(&mut self, verdicts: &mut Vec<Verdict>) {
+        let awaited = self.take_oldest();
+        verdicts.push(Verdict::Abandoned(awaited.barrier.epoch));
+    }
+
+    fn overtake(&mut self, verdicts: &mut Vec<Verdict>) {
+        if let Some(capturing) = self.capturing.take() {
+            verdicts.push(Verdict::Abandoned(capturing.barrier.epoch));
+        }
+        let awaited = self.take_oldest();
+        let epoch = awaited.barrier.epoch;
+        verdicts.push(Verdict::Overtaken(awaited.barrier));
+        self.capturing = Some(awaited);
+        self.end_capture(verdicts);
+        if self.capturing.is_some() {
+            verdicts.push(Verdict::Waiting(epoch));
+        }
+    }
+
+    fn end_capture(&mut self, verdicts: &mut Vec<Verdict>) {
+        if let Some(capturing) = &self.capturing
+            && self.is_complete(&capturing.arrived)
+        {
+            verdicts.push(Verdict::Captured(capturing.barrier.epoch));
+            self.capturing = None;
+        }
+    }
+
+    /// The oldest awaited epoch is over, whatever becomes of it; its inputs are released, unless the last barrier holds them.
+    fn take_oldest(&mut self) -> Awaited {
+        let awaited = self.awaited.pop_front().expect("an epoch is awaited");
+        self.newest_over = self.newest_over.max(Some(awaited.barrier.epoch));
+        let last = self.awaited.back().filter(|newest| newest.barrier.purpose == Purpose::Last);
+        for (input, state) in self.inputs.iter_mut().enumerate() {
+            let stays = last.is_some_and(|last| last.delivered[input]);
+            if *state == InputState::Held && !stays {
                 *state = InputState::Open;
             }
         }
-        self.held = 0;
+        awaited
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::element::Purpose;
-
-    fn barrier(epoch: u64) -> Barrier {
-        Barrier { epoch: Epoch(epoch), purpose: Purpose::Continue }
-    }
-
-    #[test]
-    fn an_input_is_held_from_its_barrier_until_all_have_delivered_it() {
-        let mut aligner = Aligner::new(2);
-        assert_eq!(aligner.barrier(Input(1), barrier(4)), Alignment::Waiting(Epoch(4)));
-        assert!(aligner.is_held(Input(1)) && !aligner.is_held(Input(0)));
-        assert_eq!(aligner.barrier(Input(0), barrier(4)), Alignment::Aligned(barrier(4)));
-        assert!(!aligner.is_held(Input(1)) && !aligner.is_held(Input(0)));
-    }
-
-    #[test]
-    fn the_end_of_an_input_completes_what_only_it_owed() {
-        let mut aligner = Aligner::new(3);
-        assert_eq!(aligner.end(Input(0)), Alignment::Ended);
-        assert_eq!(aligner.barrier(Input(1), barrier(1)), Alignment::Waiting(Epoch(1)));
-        assert_eq!(aligner.end(Input(2)), Alignment::Aligned(barrier(1)));
-        assert_eq!(aligner.barrier(Input(1), barrier(2)), Alignment::Aligned(barrier(2)));
-        assert_eq!(aligner.end(Input(1)), Alignment::Finished);
-        assert!(aligner.is_finished());
-    }
-
-    #[test]
-    fn a_newer_epoch_supersedes_an_unfinished_one_whose_late_barriers_are_stale() {
-        let mut aligner = Aligner::new(3);
-        assert_eq!(aligner.barrier(Input(0), barrier(1)), Alignment::Waiting(Epoch(1)));
-        let superseded = Alignment::Superseded { abandoned: Epoch(1), waiting_for: Epoch(3) };
-        assert_eq!(aligner.barrier(Input(1), barrier(3)), superseded);
-        assert!(!aligner.is_held(Input(0)) && aligner.is_held(Input(1)));
-        assert_eq!(aligner.barrier(Input(2), barrier(1)), Alignment::Stale(Epoch(1)));
-        assert_eq!(aligner.barrier(Input(2), barrier(2)), Alignment::Stale(Epoch(2)));
-        assert_eq!(aligner.barrier(Input(2), barrier(3)), Alignment::Waiting(Epoch(3)));
-        assert_eq!(aligner.barrier(Input(0), barrier(3)), Alignment::Aligned(barrier(3)));
-        assert_eq!(aligner.barrier(Input(0), barrier(3)), Alignment::Stale(Epoch(3)));
-    }
-
-    #[test]
-    #[should_panic(expected = "nothing is taken from input 0")]
-    fn taking_from_a_held_input_is_a_bug() {
-        let mut aligner = Aligner::new(2);
-        aligner.barrier(Input(0), barrier(1));
-        aligner.end(Input(0));
-    }
-
-    /// What an input brings, in order: the barriers of some epochs, then its end.
-    type Script = Vec<Option<u64>>;
-
-    /// Runs every interleaving of the scripts, and at each step compares with what the definition says.
-    fn explore(aligner: &Aligner, scripts: &[Script], taken: &[usize], paths: &mut u64) {
-        let ready = |i: usize| taken[i] < scripts[i].len() && !aligner.is_held(Input(i));
-        let mut stuck = true;
-        for i in (0..scripts.len()).filter(|&i| ready(i)) {
-            stuck = false;
-            let (mut aligner, mut taken) = (aligner.clone(), taken.to_vec());
-            let before = aligner.newest_over;
-            let alignment = match scripts[i][taken[i]] {
-                Some(epoch) => aligner.barrier(Input(i), barrier(epoch)),
-                None => aligner.end(Input(i)),
-            };
-            taken[i] += 1;
-            check(&aligner, alignment, before, scripts, &taken);
-            explore(&aligner, scripts, &taken, paths);
-        }
-        if stuck {
-            *paths += 1;
-            assert!((0..scripts.len()).all(|i| taken[i] == scripts[i].len()), "held for ever: {scripts:?} {taken:?}");
-        }
-    }
-
-    fn check(aligner: &Aligner, alignment: Alignment, before: Option<Epoch>, scripts: &[Script], taken: &[usize]) {
-        let delivered = |i: usize, epoch: Epoch| scripts[i][..taken[i]].contains(&Some(epoch.0));
-        let ended = |i: usize| scripts[i][..taken[i]].contains(&None);
-        let inputs = 0..scripts.len();
-        let context = format!("{alignment:?} {scripts:?} {taken:?}");
-        let held = inputs.clone().filter(|&i| aligner.is_held(Input(i))).collect::<Vec<_>>();
-        match alignment {
-            Alignment::Aligned(barrier) => {
-                assert!(inputs.clone().all(|i| ended(i) || delivered(i, barrier.epoch)), "{context}");
-                assert!(held.is_empty() && before < Some(barrier.epoch), "{context}");
-            }
-            Alignment::Waiting(epoch) | Alignment::Superseded { waiting_for: epoch, .. } => {
-                let owing = |&i: &usize| !ended(i) && !delivered(i, epoch);
-                assert!(inputs.clone().any(|i| owing(&i)), "{context}");
-                let live_delivered = inputs.filter(|&i| !ended(i) && delivered(i, epoch)).collect::<Vec<_>>();
-                assert_eq!(held, live_delivered, "{context}");
-            }
-            Alignment::Stale(epoch) => {
-                let newer = aligner.awaited.is_some_and(|awaited| awaited.epoch > epoch);
-                assert!(newer || before >= Some(epoch), "{context}");
-            }
-            Alignment::Ended => assert!(held.is_empty() && !inputs.clone().all(ended), "{context}"),
-            Alignment::Finished => assert!(inputs.clone().all(ended), "{context}"),
-        }
-    }
-
-    #[test]
-    fn every_interleaving_of_barriers_and_ends_is_aligned_soundly() {
-        // An input may miss an epoch (its source began late) and may end at any point.
-        let mut scripts: Vec<Script> = Vec::new();
-        for epochs in [&[][..], &[1], &[2], &[1, 2], &[1, 2, 3]] {
-            scripts.push(epochs.iter().copied().map(Some).chain([None]).collect());
-        }
-        let mut paths = 0;
-        for a in &scripts {
-            for b in &scripts {
-                let two = [a.clone(), b.clone()];
-                explore(&Aligner::new(2), &two, &[0; 2], &mut paths);
-                for c in &scripts {
-                    let three = [a.clone(), b.clone(), c.clone()];
-                    explore(&Aligner::new(3), &three, &[0; 3], &mut paths);
-                }
-            }
-        }
-        assert!(paths > 5_000, "{paths} interleavings");
-    }
-}
+mod tests;

@@ -8,19 +8,24 @@
 //! 3. anything else (a snapshot, publish, commit or task fails, or takes too long): the attempt fails. The next one starts
 //!    from the newest manifest, commits that again, discards what else the sinks prepared, and reads the input again.
 //!
+//! **Several at a time.** The barrier of the next checkpoint may be injected while the tasks still acknowledge the one before, up
+//! to a number of checkpoints that are in flight. What becomes of them is decided strictly in their order, one after the other.
+//!
 //! **Why this is exactly once.** A publish waits for the commit before it, so all manifests but the newest are committed, and
 //! committing the newest again (which is idempotent) makes the visible output that of the newest manifest, whose positions
 //! are those from which the input is read. A request to publish or commit whose outcome is not known is never repeated or
 //! assumed here: the attempt fails, and the next one reads what is true.
 //!
-//! **How the job ends.** When every source has ended or a stop was requested, and no checkpoint is in flight, the next one
-//! is [`Purpose::Last`]. It ends the job also if it is discarded.
+//! **How the job ends.** When every source has ended or a stop was requested, and another checkpoint may be in flight, the next
+//! one is [`Purpose::Last`]. It ends the job also if it is discarded.
 //!
-//! Invariant: epochs grow, also over attempts; one that was injected is never injected again in the attempt. At most one
-//! checkpoint is in flight. After [`Action::Fail`] or [`Action::Finish`] there is no further action.
+//! Invariant: epochs grow, also over attempts; one that was injected is never injected again in the attempt. At most as many
+//! checkpoints are in flight as the options say, and none is published before the one before it is committed or discarded.
+//! After [`Action::Fail`] or [`Action::Finish`] there is no further action.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::commit::{CommitPermit, PublishReceipt};
@@ -36,6 +41,8 @@ pub struct CoordinatorOptions {
     pub min_pause: Duration,
     /// How long the snapshots, the publish and the commit of one checkpoint may each take. Not zero.
     pub timeout: Duration,
+    /// How many checkpoints may be in flight.
+    pub concurrent_max: NonZeroU32,
 }
 
 /// What has happened. `S` is the snapshot of a task.
@@ -138,35 +145,26 @@ impl FailReason {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Checkpoint {
+#[derive(Clone, Debug)]
+struct Checkpoint<S> {
     barrier: Barrier,
     ended: bool,
     injected_at: Duration,
+    snapshots: BTreeMap<TaskId, S>,
+    changed: bool,
 }
 
-#[derive(Clone, Debug)]
-enum Phase<S> {
-    /// No checkpoint is in flight; the next is due at this time.
-    Between {
-        due: Duration,
-    },
-    Snapshotting {
-        checkpoint: Checkpoint,
-        deadline: Duration,
-        snapshots: BTreeMap<TaskId, S>,
-        changed: bool,
-    },
+/// What is done about the oldest checkpoint in flight.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The tasks take their snapshots.
+    Snapshotting,
     Publishing {
-        checkpoint: Checkpoint,
         deadline: Duration,
     },
     Committing {
-        checkpoint: Checkpoint,
         deadline: Duration,
     },
-    /// Failed or finished.
-    Over,
 }
 
 /// Drives the checkpoints of one attempt.
@@ -179,7 +177,13 @@ pub struct Coordinator<S> {
     stop_requested: bool,
     /// The newest epoch that was injected in this attempt, or published before it.
     newest: Option<Epoch>,
-    phase: Phase<S>,
+    /// Oldest first.
+    in_flight: VecDeque<Checkpoint<S>>,
+    phase: Phase,
+    /// When the next barrier is due.
+    due: Duration,
+    /// Failed or finished.
+    is_over: bool,
 }
 
 impl<S> Coordinator<S> {
@@ -198,8 +202,17 @@ impl<S> Coordinator<S> {
         assert!(!sources.is_empty(), "a job has at least one source");
         assert!(sources.is_subset(&tasks), "every source is a task");
         assert!(!options.timeout.is_zero(), "a checkpoint has time");
-        let phase = Phase::Between { due: now + options.interval };
-        Coordinator { options, tasks, sources, stop_requested: false, newest: last_published, phase }
+        Coordinator {
+            options,
+            tasks,
+            sources,
+            stop_requested: false,
+            newest: last_published,
+            in_flight: VecDeque::new(),
+            phase: Phase::Snapshotting,
+            due: now + options.interval,
+            is_over: false,
+        }
     }
 
     /// Takes in an event and says what is to be done. A late answer, about an epoch that is over, changes nothing.
@@ -208,7 +221,7 @@ impl<S> Coordinator<S> {
     /// If the event is about a task or an epoch that never was.
     pub fn step(&mut self, event: Event<S>, now: Duration) -> Vec<Action<S>> {
         let mut actions = Vec::new();
-        if matches!(self.phase, Phase::Over) {
+        if self.is_over {
             return actions;
         }
         match event {
@@ -238,135 +251,153 @@ impl<S> Coordinator<S> {
 
     /// When the next [`Event::Tick`] is due; `None` once the attempt is over.
     pub fn next_deadline(&self) -> Option<Duration> {
-        match &self.phase {
-            Phase::Between { due } => Some(*due),
-            Phase::Snapshotting { deadline, .. }
-            | Phase::Publishing { deadline, .. }
-            | Phase::Committing { deadline, .. } => Some(*deadline),
-            Phase::Over => None,
+        if self.is_over {
+            return None;
         }
+        let step = match self.phase {
+            Phase::Snapshotting => None,
+            Phase::Publishing { deadline } | Phase::Committing { deadline } => Some(deadline),
+        };
+        let snapshots = self.waiting_for_snapshots().map(|checkpoint| checkpoint.injected_at + self.options.timeout);
+        let next = (!self.is_last_injected() && self.may_inject()).then_some(self.due);
+        [step, snapshots, next].into_iter().flatten().min()
     }
 
     fn check_task(&self, task: TaskId) {
         assert!(self.tasks.contains(&task), "task {} is one of this attempt", task.0);
     }
 
-    fn acked(&mut self, task: TaskId, of: Epoch, snapshot: S, of_changed: bool) {
+    fn acked(&mut self, task: TaskId, of: Epoch, snapshot: S, changed: bool) {
         assert!(Some(of) <= self.newest, "epoch {of} was injected before task {} acknowledged it", task.0);
-        match &mut self.phase {
-            Phase::Snapshotting { checkpoint, snapshots, changed, .. } if checkpoint.barrier.epoch == of => {
-                // A second ack of a task says nothing new.
-                if let Entry::Vacant(first) = snapshots.entry(task) {
-                    first.insert(snapshot);
-                    *changed |= of_changed;
-                }
-            }
-            Phase::Between { .. }
-            | Phase::Snapshotting { .. }
-            | Phase::Publishing { .. }
-            | Phase::Committing { .. }
-            | Phase::Over => {}
+        // A checkpoint that is over needs no ack, and a second ack of a task says nothing new.
+        if let Some(checkpoint) = self.in_flight.iter_mut().find(|checkpoint| checkpoint.barrier.epoch == of)
+            && let Entry::Vacant(first) = checkpoint.snapshots.entry(task)
+        {
+            first.insert(snapshot);
+            checkpoint.changed |= changed;
         }
     }
 
-    /// Publishes or discards the checkpoint if every task has acknowledged it.
+    /// Publishes or discards the oldest checkpoints that every task has acknowledged.
     fn end_snapshots(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
-        let Phase::Snapshotting { checkpoint, snapshots, changed, .. } = &mut self.phase else { return };
-        if snapshots.len() < self.tasks.len() {
-            return;
-        }
-        let checkpoint = *checkpoint;
-        let epoch = checkpoint.barrier.epoch;
-        if *changed {
-            let snapshots = std::mem::take(snapshots);
-            actions.push(Action::Publish { epoch, ended: checkpoint.ended, snapshots });
-            self.phase = Phase::Publishing { checkpoint, deadline: now + self.options.timeout };
-        } else {
-            actions.push(Action::Discard { epoch });
-            self.end_checkpoint(checkpoint, now, actions);
+        while let (Phase::Snapshotting, Some(oldest)) = (self.phase, self.in_flight.front_mut()) {
+            if oldest.snapshots.len() < self.tasks.len() {
+                return;
+            }
+            let epoch = oldest.barrier.epoch;
+            if oldest.changed {
+                // What is left of it counts as whole: it has been acknowledged by all.
+                let snapshots = std::mem::take(&mut oldest.snapshots);
+                actions.push(Action::Publish { epoch, ended: oldest.ended, snapshots });
+                self.phase = Phase::Publishing { deadline: now + self.options.timeout };
+            } else {
+                actions.push(Action::Discard { epoch });
+                self.end_oldest(now, actions);
+            }
         }
     }
 
     fn published(&mut self, receipt: PublishReceipt, now: Duration, actions: &mut Vec<Action<S>>) {
-        let checkpoint = match &self.phase {
-            Phase::Publishing { checkpoint, .. } => *checkpoint,
-            Phase::Between { .. } | Phase::Snapshotting { .. } | Phase::Committing { .. } | Phase::Over => {
-                panic!("epoch {} was published although nobody asked for it", receipt.epoch())
-            }
+        let (Phase::Publishing { .. }, Some(oldest)) = (self.phase, self.in_flight.front()) else {
+            panic!("epoch {} was published although nobody asked for it", receipt.epoch());
         };
-        assert_eq!(receipt.epoch(), checkpoint.barrier.epoch, "the receipt is for the epoch that is being published");
+        assert_eq!(receipt.epoch(), oldest.barrier.epoch, "the receipt is for the epoch that is being published");
         actions.push(Action::Commit(CommitPermit::new(receipt)));
-        self.phase = Phase::Committing { checkpoint, deadline: now + self.options.timeout };
+        self.phase = Phase::Committing { deadline: now + self.options.timeout };
     }
 
     fn committed(&mut self, epoch: Epoch, now: Duration, actions: &mut Vec<Action<S>>) {
-        let checkpoint = match &self.phase {
-            Phase::Committing { checkpoint, .. } => *checkpoint,
-            Phase::Between { .. } | Phase::Snapshotting { .. } | Phase::Publishing { .. } | Phase::Over => {
-                panic!("epoch {epoch} was committed although nobody asked for it")
-            }
+        let (Phase::Committing { .. }, Some(oldest)) = (self.phase, self.in_flight.front()) else {
+            panic!("epoch {epoch} was committed although nobody asked for it");
         };
-        assert_eq!(epoch, checkpoint.barrier.epoch, "the epoch that is being committed");
+        assert_eq!(epoch, oldest.barrier.epoch, "the epoch that is being committed");
         actions.push(Action::Retain { committed: epoch });
-        self.end_checkpoint(checkpoint, now, actions);
+        self.end_oldest(now, actions);
+        self.end_snapshots(now, actions);
     }
 
-    fn end_checkpoint(&mut self, checkpoint: Checkpoint, now: Duration, actions: &mut Vec<Action<S>>) {
-        match checkpoint.barrier.purpose {
+    /// The oldest checkpoint in flight is over.
+    fn end_oldest(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+        let oldest = self.in_flight.pop_front().expect("a checkpoint is in flight");
+        self.phase = Phase::Snapshotting;
+        match oldest.barrier.purpose {
             Purpose::Last => {
-                self.phase = Phase::Over;
-                actions.push(Action::Finish { ended: checkpoint.ended });
+                assert!(self.in_flight.is_empty(), "nothing is injected behind the last barrier");
+                self.is_over = true;
+                actions.push(Action::Finish { ended: oldest.ended });
             }
-            Purpose::Continue => {
-                let after_barrier = checkpoint.injected_at + self.options.interval;
-                self.phase = Phase::Between { due: after_barrier.max(now + self.options.min_pause) };
-            }
+            Purpose::Continue => self.due = self.due.max(now + self.options.min_pause),
         }
     }
 
     fn fail(&mut self, reason: FailReason, actions: &mut Vec<Action<S>>) {
-        self.phase = Phase::Over;
+        self.is_over = true;
         actions.push(Action::Fail(reason));
     }
 
-    /// Begins the next checkpoint if it is time for it, or fails the attempt if the one in flight has had its time.
+    /// Fails the attempt if something has had its time, or begins the next checkpoint if it is time for it.
     fn pass_time(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
-        let waited = self.options.timeout;
-        match &self.phase {
-            Phase::Between { due } => {
-                let purpose = self.next_purpose();
-                if now >= *due || purpose == Purpose::Last {
-                    self.inject(purpose, now, actions);
-                }
-            }
-            Phase::Snapshotting { checkpoint, deadline, snapshots, .. } if now >= *deadline => {
-                let epoch = checkpoint.barrier.epoch;
-                let missing = self.tasks.iter().filter(|task| !snapshots.contains_key(task)).copied().collect();
-                self.fail(FailReason::SnapshotTimeout { epoch, waited, missing }, actions);
-            }
-            Phase::Publishing { checkpoint, deadline } if now >= *deadline => {
-                let epoch = checkpoint.barrier.epoch;
-                self.fail(FailReason::PublishTimeout { epoch, waited }, actions);
-            }
-            Phase::Committing { checkpoint, deadline } if now >= *deadline => {
-                let epoch = checkpoint.barrier.epoch;
-                self.fail(FailReason::CommitTimeout { epoch, waited }, actions);
-            }
-            Phase::Snapshotting { .. } | Phase::Publishing { .. } | Phase::Committing { .. } | Phase::Over => {}
+        if self.is_over {
+            return;
         }
+        if let Some(reason) = self.late(now) {
+            return self.fail(reason, actions);
+        }
+        let purpose = self.next_purpose();
+        if self.may_inject() && !self.is_last_injected() && (now >= self.due || purpose == Purpose::Last) {
+            self.inject(purpose, now, actions);
+        }
+    }
+
+    /// What takes too long.
+    fn late(&self, now: Duration) -> Option<FailReason> {
+        let waited = self.options.timeout;
+        let oldest = self.in_flight.front()?.barrier.epoch;
+        match self.phase {
+            Phase::Publishing { deadline } if now >= deadline => {
+                return Some(FailReason::PublishTimeout { epoch: oldest, waited });
+            }
+            Phase::Committing { deadline } if now >= deadline => {
+                return Some(FailReason::CommitTimeout { epoch: oldest, waited });
+            }
+            Phase::Snapshotting | Phase::Publishing { .. } | Phase::Committing { .. } => {}
+        }
+        let checkpoint = self.waiting_for_snapshots()?;
+        (now >= checkpoint.injected_at + waited).then(|| {
+            let missing = self.tasks.iter().filter(|task| !checkpoint.snapshots.contains_key(task)).copied();
+            FailReason::SnapshotTimeout { epoch: checkpoint.barrier.epoch, waited, missing: missing.collect() }
+        })
+    }
+
+    /// The oldest checkpoint that some task hasn't acknowledged. It was injected before all others of this kind, so it is the
+    /// first to be late.
+    fn waiting_for_snapshots(&self) -> Option<&Checkpoint<S>> {
+        let decided = match self.phase {
+            Phase::Snapshotting => 0,
+            Phase::Publishing { .. } | Phase::Committing { .. } => 1,
+        };
+        self.in_flight.iter().skip(decided).find(|checkpoint| checkpoint.snapshots.len() < self.tasks.len())
     }
 
     fn next_purpose(&self) -> Purpose {
         if self.stop_requested || self.sources.is_empty() { Purpose::Last } else { Purpose::Continue }
     }
 
+    fn may_inject(&self) -> bool {
+        self.in_flight.len() < self.options.concurrent_max.get() as usize
+    }
+
+    fn is_last_injected(&self) -> bool {
+        self.in_flight.back().is_some_and(|newest| newest.barrier.purpose == Purpose::Last)
+    }
+
     fn inject(&mut self, purpose: Purpose, now: Duration, actions: &mut Vec<Action<S>>) {
         let epoch = self.newest.map_or(Epoch(1), Epoch::next);
         self.newest = Some(epoch);
+        self.due = now + self.options.interval;
         let barrier = Barrier { epoch, purpose };
-        let checkpoint = Checkpoint { barrier, ended: self.sources.is_empty(), injected_at: now };
-        let deadline = now + self.options.timeout;
-        self.phase = Phase::Snapshotting { checkpoint, deadline, snapshots: BTreeMap::new(), changed: false };
+        let (ended, snapshots) = (self.sources.is_empty(), BTreeMap::new());
+        self.in_flight.push_back(Checkpoint { barrier, ended, injected_at: now, snapshots, changed: false });
         actions.push(Action::InjectBarrier(barrier));
     }
 }

@@ -76,6 +76,18 @@ pub struct OperatorFacts {
     pub key_groups: Vec<KeyGroupRange>,
     /// Its tables of keyed state with their versions.
     pub tables: BTreeMap<String, u32>,
+    /// The edges on which records were in flight to it.
+    pub in_flight: BTreeSet<EdgeFacts>,
+}
+
+/// What an edge into an operator or sink is told apart by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EdgeFacts {
+    pub from: Name,
+    /// The name of the output; empty for a source.
+    pub output: String,
+    /// The number of the reader's input.
+    pub input: u32,
 }
 
 /// The job that is to run.
@@ -84,6 +96,8 @@ pub struct ExpectedJob {
     pub name: Name,
     pub max_parallelism: MaxParallelism,
     pub operators: BTreeMap<Name, ExpectedOperator>,
+    /// By reader: what it reads.
+    pub edges: BTreeMap<Name, BTreeSet<EdgeFacts>>,
 }
 
 /// What the job says of one source, operator or sink.
@@ -142,6 +156,12 @@ pub enum RecoveryRefused {
     )]
     TableVersionChanged { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
     #[error(
+        "the checkpoint of epoch {epoch} has records in flight from '{from}'{} to input {input} of '{operator}', which no longer \
+         reads there",
+        if .output.is_empty() { String::new() } else { format!(":{output}") }
+    )]
+    EdgeGone { epoch: Epoch, operator: Name, from: Name, output: String, input: u32 },
+    #[error(
         "the checkpoint of epoch {epoch} doesn't hold every key group of operator '{operator}' exactly once: look at key \
          group {key_group}"
     )]
@@ -173,6 +193,10 @@ impl RecoveryRefused {
             Self::KindChanged { operator, .. } => {
                 format!("give what is new another name, and put '{operator}' back as it was")
             }
+            Self::EdgeGone { operator, .. } => format!(
+                "let '{operator}' read it again, and stop the job before you change that: the checkpoint of a stop has no \
+                 records in flight"
+            ),
             Self::TableGone { .. } => "use a component that declares it, or start the job under a new name".into(),
             Self::TableVersionChanged { found, .. } => {
                 format!("use a component that declares version {found}, or start the job under a new name")
@@ -189,6 +213,7 @@ pub enum Part {
     OperatorState,
     KeyedState,
     Committables,
+    InFlight,
 }
 
 impl std::fmt::Display for Part {
@@ -198,6 +223,7 @@ impl std::fmt::Display for Part {
             Part::OperatorState => "the state",
             Part::KeyedState => "the keyed state",
             Part::Committables => "the uncommitted output",
+            Part::InFlight => "the records in flight",
         })
     }
 }
@@ -282,6 +308,7 @@ fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &Expect
         Part::Splits => matches!(expected, ExpectedOperator::Source),
         Part::OperatorState | Part::KeyedState => matches!(expected, ExpectedOperator::Operator { .. }),
         Part::Committables => matches!(expected, ExpectedOperator::Sink),
+        Part::InFlight => !matches!(expected, ExpectedOperator::Source),
     };
     if let Some(what) = found.parts().find(|part| !fits(part)) {
         return Err(RecoveryRefused::KindChanged { epoch, operator: operator(), what, now });
@@ -303,6 +330,11 @@ fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &Expect
             }
             Some(_) => {}
         }
+    }
+    let edges = job.edges.get(name);
+    if let Some(edge) = found.in_flight.iter().find(|edge| !edges.is_some_and(|edges| edges.contains(edge))) {
+        let EdgeFacts { from, output, input } = edge.clone();
+        return Err(RecoveryRefused::EdgeGone { epoch, operator: operator(), from, output, input });
     }
     check_key_groups(epoch, name, &found.key_groups, job.max_parallelism)
 }
@@ -337,6 +369,7 @@ impl OperatorFacts {
             (self.operator_state, Part::OperatorState),
             (keyed, Part::KeyedState),
             (self.committables, Part::Committables),
+            (!self.in_flight.is_empty(), Part::InFlight),
         ];
         parts.into_iter().filter_map(|(has, part)| has.then_some(part))
     }

@@ -9,13 +9,14 @@ use lockgate_host::element::Barrier;
 use lockgate_host::id::{Attempt as AttemptNumber, Epoch, TaskId};
 use lockgate_host::protocol::{Action, Coordinator, Event};
 
+use crate::channel::Channel;
 use crate::mutation::Mutation;
 use crate::operation::{Operation, early_commit};
 use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::task::{Channel, Signal, Surroundings, Task, Upload};
-use crate::world::{Manifest, TaskSnapshot, World};
+use crate::task::{Signal, Surroundings, Task, Upload};
+use crate::world::{Manifest, Shape, TaskSnapshot, World};
 
 /// What has become of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub enum End {
 
 pub struct Attempt {
     pub number: AttemptNumber,
+    pub shape: Shape,
     pub now_ms: u64,
     pub tasks: Vec<Task>,
     pub channels: Vec<Channel>,
@@ -39,6 +41,8 @@ pub struct Attempt {
     pub end: Option<End>,
     /// The newest snapshot of each task that the coordinator has seen.
     pub newest: BTreeMap<TaskId, TaskSnapshot>,
+    /// By epoch: the acks that came, for a shell that doesn't ask the coordinator.
+    pub acks: BTreeMap<Epoch, BTreeMap<TaskId, TaskSnapshot>>,
 }
 
 /// What can happen next.
@@ -47,6 +51,10 @@ enum Choice {
     Poll(usize),
     Inject(usize),
     Take(usize, usize),
+    TakeUp(usize),
+    Announce(usize, usize),
+    /// A barrier has waited for long enough.
+    Overtake(usize),
     Upload(usize),
     Deliver(usize),
     Operate(usize),
@@ -90,9 +98,9 @@ impl Attempt {
             if let Some(end) = self.end {
                 return Ok(Some(end));
             }
-            let deadline = self.coordinator.next_deadline().expect("it isn't over");
+            let deadlines = self.tasks.iter().filter_map(Task::deadline).chain(self.coordinator.next_deadline());
+            let deadline = deadlines.min().expect("it isn't over");
             self.now_ms = self.now_ms.max(deadline.as_millis() as u64);
-            self.deliver(Event::Tick, shared)?;
             return Ok(None);
         };
         (shared.trace)(&|| format!("{:>6} {choice:?}", self.now_ms));
@@ -119,17 +127,25 @@ impl Attempt {
         choices.extend((0..self.uploads.len()).map(|index| (weights.upload, Choice::Upload(index))));
         for (index, task) in self.tasks.iter().enumerate() {
             if let Some(source) = &task.source {
+                // It may read on before it sees a barrier, or frequent barriers would leave it no time to read.
                 if !self.injected[&task.id].is_empty() {
                     choices.push((weights.source[index], Choice::Inject(index)));
-                } else if !source.has_ended
-                    && !source.is_closed
-                    && task.has_room(&self.channels, scenario.channel_items_max)
-                {
+                }
+                if !source.has_ended && !source.is_closed && task.has_room(&self.channels, scenario.channel_items_max) {
                     choices.push((weights.source[index], Choice::Poll(index)));
                 }
             }
             let inputs = (0..task.inputs.len()).filter(|&input| task.may_take(input, &self.channels, scenario));
             choices.extend(inputs.map(|input| (weights.take, Choice::Take(index, input))));
+            if task.may_take_up(&self.channels, scenario) {
+                choices.push((weights.take, Choice::TakeUp(index)));
+            }
+            let announced = |&input: &usize| self.channels[task.inputs[input]].announced.is_some();
+            let inputs = (0..task.inputs.len()).filter(announced);
+            choices.extend(inputs.map(|input| (weights.announce, Choice::Announce(index, input))));
+            if task.deadline().is_some_and(|deadline| deadline <= self.now()) {
+                choices.push((weights.tick, Choice::Overtake(index)));
+            }
         }
         if self.coordinator.next_deadline() <= Some(self.now()) {
             choices.push((weights.tick, Choice::Tick));
@@ -143,7 +159,12 @@ impl Attempt {
 
     fn perform(&mut self, choice: Choice, shared: &mut Shared<'_>) -> Result<(), Violation> {
         match choice {
-            Choice::Poll(_) | Choice::Inject(_) | Choice::Take(..) => self.run_task(choice, shared),
+            Choice::Poll(_)
+            | Choice::Inject(_)
+            | Choice::Take(..)
+            | Choice::TakeUp(_)
+            | Choice::Announce(..)
+            | Choice::Overtake(_) => self.run_task(choice, shared),
             Choice::Upload(index) => self.upload(index, shared),
             Choice::Tick => self.deliver(Event::Tick, shared),
             Choice::Deliver(index) => {
@@ -168,7 +189,9 @@ impl Attempt {
 
     fn run_task(&mut self, choice: Choice, shared: &mut Shared<'_>) -> Result<(), Violation> {
         let mut signals = Vec::new();
+        let now = self.now();
         let mut at = Surroundings {
+            now,
             scenario: shared.scenario,
             attempt: self.number,
             rng: shared.rng,
@@ -184,6 +207,9 @@ impl Attempt {
                 task.inject(&mut at, barriers.pop_front().expect("it was seen to be there"));
             }
             Choice::Take(task, input) => self.tasks[task].take(&mut at, input)?,
+            Choice::TakeUp(task) => self.tasks[task].take_up(&mut at)?,
+            Choice::Announce(task, input) => self.tasks[task].announced(&mut at, input)?,
+            Choice::Overtake(task) => self.tasks[task].tick(&mut at)?,
             Choice::Upload(_) | Choice::Deliver(_) | Choice::Operate(_) | Choice::Tick => unreachable!("not a task's"),
         }
         for signal in signals {
@@ -206,7 +232,7 @@ impl Attempt {
         if shared.fault(shared.scenario.faults.upload_failure) {
             let Upload { task, epoch, .. } = self.uploads.swap_remove(index);
             self.mailbox.push(Event::SnapshotFailed { task, epoch, reason: "the store is away".to_owned() });
-        } else if let Some((name, content)) = upload.file.take() {
+        } else if let Some((name, content)) = upload.files.pop() {
             shared.world.store_file(name, self.number, content)?;
         } else if let Some(part) = upload.part.take() {
             shared.world.parts.get_mut(&part).expect("parts are only taken away by a recovery").complete = true;
@@ -223,6 +249,9 @@ impl Attempt {
         let mut events = vec![event];
         if let Event::Acked { task, epoch, snapshot, .. } = &events[0] {
             self.newest.insert(*task, snapshot.clone());
+            if shared.scenario.mutation == Some(Mutation::PublishesOutOfOrder) {
+                self.publish_out_of_order(*task, *epoch, snapshot.clone());
+            }
             if shared.scenario.mutation == Some(Mutation::PublishesBeforeAllAcks) {
                 let epoch: Epoch = *epoch;
                 let made_up = self.newest.iter().map(|(&task, snapshot)| Event::Acked {
@@ -248,17 +277,28 @@ impl Attempt {
         Ok(())
     }
 
+    /// Publishes an epoch when all its acks are there, whatever has become of the one before.
+    fn publish_out_of_order(&mut self, task: TaskId, epoch: Epoch, snapshot: TaskSnapshot) {
+        let acks = self.acks.entry(epoch).or_default();
+        acks.insert(task, snapshot);
+        if acks.len() == self.tasks.len() && self.acks.range(..epoch).any(|(_, acks)| acks.len() < self.tasks.len()) {
+            let tasks = self.acks[&epoch].clone();
+            let manifest = Manifest { attempt: self.number, ended: false, shape: self.shape, tasks };
+            self.operations.push(Operation::Publish { epoch, manifest, answered: true });
+        }
+    }
+
     fn act(&mut self, action: Action<TaskSnapshot>, shared: &mut Shared<'_>) {
         match action {
             Action::InjectBarrier(barrier) => {
                 self.injected.values_mut().for_each(|barriers| barriers.push_back(barrier));
             }
             Action::Publish { epoch, ended, snapshots } => {
-                let manifest = Manifest { attempt: self.number, ended, tasks: snapshots };
+                let manifest = Manifest { attempt: self.number, ended, shape: self.shape, tasks: snapshots };
                 if shared.scenario.mutation == Some(Mutation::CommitsBeforePublish) {
                     self.operations.push(early_commit(epoch, manifest.parts()));
                 }
-                self.operations.push(Operation::Publish { epoch, manifest });
+                self.operations.push(Operation::Publish { epoch, manifest, answered: false });
             }
             Action::Discard { .. } => {}
             Action::Commit(permit) => {

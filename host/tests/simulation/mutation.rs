@@ -44,10 +44,40 @@ pub enum Mutation {
     DeletesUploads,
     /// A task takes the watermark of its fastest input for its own.
     TrustsFastestInput,
+    /// A channel goes on recording behind the barrier.
+    RecordsPastBarrier,
+    /// A channel records what comes, and not what is queued.
+    ForgetsQueued,
+    /// A snapshot is handed over before the barrier has come everywhere.
+    EndsRecordingEarly,
+    /// State is cut when all is recorded, and not when the barrier overtakes.
+    SnapshotsAfterRecording,
+    /// The last barrier overtakes as well.
+    OvertakesLast,
+    /// A task takes from its channels before all that was in flight is taken up.
+    RestoresLate,
+    /// A snapshot leaves out what was in flight and isn't taken up yet.
+    ForgetsRestored,
+    /// What was in flight is taken up only if the parallelism is the same.
+    DropsInFlightOnRescale,
+    /// What was in flight by key goes to another subtask than the state of its key.
+    MovesInFlightByNumber,
+    /// A subtask takes up the copies of all, of what goes to all.
+    TakesAllCopies,
+    /// Every subtask takes over the state of the first one.
+    TakesStateOfFirst,
+    /// The tasks of an exactly-once job never hold an input.
+    AlignsAtLeastOnce,
+    /// A task takes its snapshot when the first barrier comes, and not when the last does.
+    SnapshotsAtFirstBarrier,
+    /// An epoch is published as soon as it has all its acks.
+    PublishesOutOfOrder,
+    /// A task takes what comes behind the last barrier, too.
+    GoesOnBehindLast,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 35] = [
         Mutation::HoldsNoInput,
         Mutation::HidesEnd,
         Mutation::BarrierOvertakes,
@@ -68,5 +98,20 @@ impl Mutation {
         Mutation::DeletesSharedFiles,
         Mutation::DeletesUploads,
         Mutation::TrustsFastestInput,
+        Mutation::RecordsPastBarrier,
+        Mutation::ForgetsQueued,
+        Mutation::EndsRecordingEarly,
+        Mutation::SnapshotsAfterRecording,
+        Mutation::OvertakesLast,
+        Mutation::RestoresLate,
+        Mutation::ForgetsRestored,
+        Mutation::DropsInFlightOnRescale,
+        Mutation::MovesInFlightByNumber,
+        Mutation::TakesAllCopies,
+        Mutation::TakesStateOfFirst,
+        Mutation::AlignsAtLeastOnce,
+        Mutation::SnapshotsAtFirstBarrier,
+        Mutation::PublishesOutOfOrder,
+        Mutation::GoesOnBehindLast,
     ];
 }

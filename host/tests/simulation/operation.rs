@@ -17,6 +17,8 @@ pub enum Operation {
     Publish {
         epoch: Epoch,
         manifest: Manifest,
+        /// Nobody has asked for it.
+        answered: bool,
     },
     Commit {
         permit: CommitPermit,
@@ -54,7 +56,10 @@ impl Operation {
 
     pub fn step(&mut self, attempt: Attempt, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
         match self {
-            Operation::Publish { epoch, manifest } => publish(*epoch, manifest, shared),
+            Operation::Publish { epoch, manifest, answered } => {
+                let answer = publish(*epoch, manifest, shared)?;
+                Ok(answer.map(|events| if *answered { Vec::new() } else { events }))
+            }
             Operation::Commit { permit, parts, answered } => {
                 let answer = commit(permit, parts, shared)?;
                 Ok(answer.map(|events| if *answered { Vec::new() } else { events }))

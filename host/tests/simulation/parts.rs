@@ -6,12 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lockgate_host::element::WATERMARK_END;
 use lockgate_host::id::{Attempt, TaskId};
+use lockgate_host::protocol::in_flight::Dealing;
+use lockgate_host::protocol::{Alignment, KeyGroupRange};
 
+use crate::channel::Item;
 use crate::mutation::Mutation;
+use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::task::{Item, Upload};
-use crate::world::{KeyState, Part, Record, Row, State, World};
+use crate::task::{Surroundings, Upload};
+use crate::world::{Content, Part, Record, Row, State, StateFile, World};
 
 pub struct Source {
     /// By split: how many records were read.
@@ -77,24 +81,41 @@ impl Source {
 }
 
 pub struct Counter {
+    index: u32,
+    groups: KeyGroupRange,
     state: State,
     dirty: BTreeSet<u64>,
+    /// How many records of a stream that goes to all it has seen, and whether that has still to be told.
+    seen: (u64, bool),
+    seen_before: (u64, bool),
     /// The files of the snapshot before.
-    files: Vec<String>,
+    files: Vec<StateFile>,
     files_written: u64,
 }
 
 impl Counter {
-    pub fn new(state: State, files: Vec<String>) -> Counter {
-        Counter { state, dirty: BTreeSet::new(), files, files_written: 0 }
+    pub fn new(index: u32, groups: KeyGroupRange, state: State, seen: (u64, bool), files: Vec<StateFile>) -> Counter {
+        Counter { index, groups, state, dirty: BTreeSet::new(), seen, seen_before: seen, files, files_written: 0 }
     }
 
-    pub fn count(&mut self, record: Record, task: TaskId, world: &mut World) -> Row {
+    /// # Errors
+    /// If a record comes after a later one of its key and split, unless records may come twice.
+    pub fn count(&mut self, record: Record, task: TaskId, at: &mut Surroundings<'_>) -> Result<Option<Row>, Violation> {
+        if at.scenario.dealing[record.side] == Dealing::ToAll {
+            self.seen = (self.seen.0 + 1, true);
+            return Ok(None);
+        }
         let of_key = self.state.entry(record.key).or_default();
-        *of_key = KeyState { count: of_key.count + 1, total_due: true };
+        let newest = of_key.newest.insert(record.split, record.id);
+        if newest >= Some(record.id) && at.scenario.alignment != Alignment::AtLeastOnce {
+            return Err(Violation(format!("record {} comes after {newest:?} of its key and split", record.id)));
+        }
+        of_key.counts[record.side] += 1;
+        of_key.total_due = true;
+        let count = of_key.counts[record.side];
         self.dirty.insert(record.key);
-        world.live_state.entry(task).or_default().insert(record.key, *of_key);
-        Row::Counted { record, count: of_key.count }
+        at.world.live_state.entry(task).or_default().insert(record.key, of_key.clone());
+        Ok(Some(Row::Counted { record, count }))
     }
 
     /// The totals of the keys that had records since their last total.
@@ -103,8 +124,11 @@ impl Counter {
         for (&key, of_key) in self.state.iter_mut().filter(|(_, of_key)| of_key.total_due) {
             of_key.total_due = false;
             self.dirty.insert(key);
-            world.live_state.entry(task).or_default().insert(key, *of_key);
-            rows.push(Row::Total { key, count: of_key.count });
+            world.live_state.entry(task).or_default().insert(key, of_key.clone());
+            rows.push(Row::Total { key, counts: of_key.counts });
+        }
+        if std::mem::take(&mut self.seen.1) {
+            rows.push(Row::Seen { counter: self.index, count: self.seen.0 });
         }
         rows
     }
@@ -119,12 +143,15 @@ impl Counter {
                 self.files.clear();
                 self.state.clone()
             } else {
-                dirty.into_iter().map(|key| (key, self.state[&key])).collect()
+                dirty.into_iter().map(|key| (key, self.state[&key].clone())).collect()
             };
-            self.files.push(name.clone());
-            upload.file = Some((name, content));
+            self.files.push(StateFile { name: name.clone(), groups: self.groups });
+            upload.files.push((name, Content::State(content)));
         }
+        upload.changed |= self.seen != self.seen_before;
+        self.seen_before = self.seen;
         upload.snapshot.files = self.files.clone();
+        upload.snapshot.seen = self.seen;
     }
 }
 

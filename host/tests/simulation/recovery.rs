@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lockgate_host::id::{Attempt as AttemptNumber, Epoch, JobUid, Name};
 use lockgate_host::protocol::recovery::{
-    self, ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts, RecoveryDecision,
-    RecoveryFacts,
+    self, EdgeFacts, ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts,
+    RecoveryDecision, RecoveryFacts,
 };
 use lockgate_host::protocol::{CommitPermit, MaxParallelism, PublishReceipt};
 
@@ -15,7 +15,7 @@ use crate::attempt::{Attempt, Shared};
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
 use crate::scenario::Scenario;
-use crate::world::{Manifest, World};
+use crate::world::{Kind, Manifest, World};
 
 /// How far a recovery is.
 pub enum Recovery {
@@ -107,7 +107,7 @@ fn read(world: &World, scenario: &Scenario) -> Result<(AttemptNumber, Option<Epo
     if scenario.mutation == Some(Mutation::ResumesOlder) && manifests.len() > 1 {
         manifests.pop_last();
     }
-    let newest = manifests.last().map(|epoch| NewestManifest::Valid(facts(*epoch, &world.manifests[epoch], scenario)));
+    let newest = manifests.last().map(|epoch| NewestManifest::Valid(facts(*epoch, &world.manifests[epoch])));
     let uid = JobUid("uid".to_owned());
     let facts = RecoveryFacts {
         identity: Identity::Found { job: name("job"), uid },
@@ -125,6 +125,7 @@ fn read(world: &World, scenario: &Scenario) -> Result<(AttemptNumber, Option<Epo
             (name("sink"), ExpectedOperator::Sink),
         ]
         .into(),
+        edges: [(name("count"), [edge("source")].into()), (name("sink"), [edge("count")].into())].into(),
     };
     let number = match scenario.mutation {
         Some(Mutation::ReusesAttempt) => AttemptNumber(1),
@@ -138,15 +139,26 @@ fn read(world: &World, scenario: &Scenario) -> Result<(AttemptNumber, Option<Epo
 }
 
 /// What a store would read out of a manifest.
-fn facts(epoch: Epoch, manifest: &Manifest, scenario: &Scenario) -> ManifestFacts {
+fn facts(epoch: Epoch, manifest: &Manifest) -> ManifestFacts {
     let splits = manifest.tasks.values().any(|task| !task.positions.is_empty());
     let source = OperatorFacts { splits, ..OperatorFacts::default() };
+    let counters = manifest.shape.counters;
+    let in_flight = |kind: Kind, from: &str| {
+        let snapshots = manifest.of(kind);
+        let overtaken = snapshots.iter().filter(|snapshot| snapshot.in_flight.is_some());
+        overtaken.map(|_| edge(from)).collect::<BTreeSet<_>>()
+    };
     let count = OperatorFacts {
-        key_groups: (0..scenario.counters).map(|index| key_groups().range(index, scenario.counters)).collect(),
+        key_groups: (0..counters).map(|index| key_groups().range(index, counters)).collect(),
         tables: [("counts".to_owned(), 1)].into(),
+        in_flight: in_flight(Kind::Counter, "source"),
         ..OperatorFacts::default()
     };
-    let sink = OperatorFacts { committables: !manifest.parts().is_empty(), ..OperatorFacts::default() };
+    let sink = OperatorFacts {
+        committables: !manifest.parts().is_empty(),
+        in_flight: in_flight(Kind::Sink, "count"),
+        ..OperatorFacts::default()
+    };
     ManifestFacts {
         job: name("job"),
         uid: JobUid("uid".to_owned()),
@@ -155,6 +167,10 @@ fn facts(epoch: Epoch, manifest: &Manifest, scenario: &Scenario) -> ManifestFact
         max_parallelism: key_groups(),
         operators: [(name("source"), source), (name("count"), count), (name("sink"), sink)].into(),
     }
+}
+
+fn edge(from: &str) -> EdgeFacts {
+    EdgeFacts { from: name(from), output: String::new(), input: 0 }
 }
 
 fn name(name: &str) -> Name {

@@ -5,10 +5,15 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lockgate_host::protocol::CoordinatorOptions;
+use lockgate_host::protocol::in_flight::Dealing;
+use lockgate_host::protocol::{Alignment, CoordinatorOptions};
 
 use crate::mutation::Mutation;
 use crate::rng::Rng;
+use crate::world::Shape;
+
+/// The most source tasks there are.
+const SOURCES_MAX: usize = 6;
 
 /// How often a fault comes where it can: one time in so many.
 #[derive(Clone, Debug)]
@@ -29,6 +34,7 @@ pub struct Faults {
 pub struct Weights {
     pub source: Vec<u64>,
     pub take: u64,
+    pub announce: u64,
     pub upload: u64,
     pub deliver: u64,
     pub operation: u64,
@@ -38,10 +44,13 @@ pub struct Weights {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub mutation: Option<Mutation>,
-    pub sources: u32,
-    pub counters: u32,
-    /// 0: each counter has its sink chained to it.
-    pub sinks: u32,
+    /// Of the first attempt.
+    pub shape: Shape,
+    /// Every attempt may have another shape.
+    pub rescales: bool,
+    /// How the records of each side are dealt to the counters.
+    pub dealing: [Dealing; 2],
+    pub alignment: Alignment,
     pub keys: u64,
     /// How many records each round adds to the input, and to how many splits.
     pub rounds: Vec<(u64, u32)>,
@@ -64,41 +73,66 @@ impl Scenario {
     pub fn new(seed: u64, mutation: Option<Mutation>) -> Scenario {
         let mut rng = Rng::new(seed);
         let rng = &mut rng;
-        let sources = rng.between(1, 3) as u32;
+        let sides = rng.between(1, 2) as usize;
+        let has_sinks = rng.one_in(2);
+        let shape = any_shape(rng, sides, has_sinks);
+        let (alignment, concurrent_max) = alignment(rng);
         let mut splits = rng.between(1, 4) as u32;
         let mut rounds = Vec::new();
+        let overtakes = alignment.overtakes();
         for _ in 0..*rng.pick(&[1, 1, 2, 3]) {
-            rounds.push((*rng.pick(&[0, 3, 10, 25, 40]), splits));
+            rounds.push((*rng.pick(if overtakes { &[3, 10, 25, 40] } else { &[0, 3, 10, 25, 40] }), splits));
             splits += rng.below(2) as u32;
         }
         let millis = |rng: &mut Rng, from: &[u64]| Duration::from_millis(*rng.pick(from));
         Scenario {
             mutation,
-            sources,
-            counters: rng.between(1, 3) as u32,
-            sinks: rng.below(3) as u32,
+            shape,
+            // Attempts with something in flight to take up are rare enough as it is.
+            rescales: overtakes || rng.one_in(2),
+            dealing: [Dealing::ByKey, *rng.pick(&[Dealing::ByKey, Dealing::ToAll])],
+            alignment,
             keys: *rng.pick(&[1, 2, 5, 9]),
             rounds,
             options: CoordinatorOptions {
-                interval: millis(rng, &[1, 10, 40, 120]),
+                interval: millis(rng, if overtakes { &[1, 10, 20, 40] } else { &[1, 10, 40, 120] }),
                 min_pause: millis(rng, &[0, 0, 15]),
                 timeout: millis(rng, &[150, 1_000, 1_000, 5_000]),
+                concurrent_max,
             },
             keep: NonZeroU32::new(rng.between(1, 3) as u32).expect("at least 1"),
             closes_early: rng.one_in(3),
             idles: rng.one_in(3),
             base_every: rng.between(2, 5),
-            channel_items_max: rng.between(1, 6) as usize,
+            // A channel has room for all barriers under way before it is full, or they could keep records out for ever.
+            channel_items_max: rng.between(concurrent_max.get().into(), if overtakes { 10 } else { 6 }) as usize,
             faults: Scenario::faults(rng),
             weights: Weights {
-                source: (0..sources).map(|_| *rng.pick(&[1, 4, 16])).collect(),
-                take: *rng.pick(&[2, 8, 24]),
+                source: (0..SOURCES_MAX).map(|_| *rng.pick(&[1, 4, 16])).collect(),
+                // Barriers overtake something only where queues are long.
+                take: *rng.pick(if overtakes { &[1, 2, 4] } else { &[2, 8, 24] }),
+                announce: *rng.pick(&[4, 16, 64]),
                 upload: *rng.pick(&[1, 4, 16]),
                 deliver: *rng.pick(&[1, 4, 16]),
                 operation: *rng.pick(&[1, 4, 16]),
                 tick: *rng.pick(&[1, 4, 16]),
             },
         }
+    }
+
+    /// How many streams there are.
+    pub fn sides(&self) -> usize {
+        self.shape.sources.iter().filter(|sources| **sources > 0).count()
+    }
+
+    /// Which stream a split is of.
+    pub fn side_of(&self, split: u32) -> usize {
+        split as usize % self.sides()
+    }
+
+    /// The shape of the next attempt. Sinks stay chained, or stay apart.
+    pub fn next_shape(&self, rng: &mut Rng, now: Shape) -> Shape {
+        if self.rescales && rng.one_in(2) { any_shape(rng, self.sides(), self.shape.sinks > 0) } else { now }
     }
 
     /// Each kind of fault is rare in some seeds and frequent in others.
@@ -114,5 +148,24 @@ impl Scenario {
             commit_failure: often(rng, 2),
             stop: often(rng, 20),
         }
+    }
+}
+
+fn any_shape(rng: &mut Rng, sides: usize, has_sinks: bool) -> Shape {
+    let mut sources = [0; 2];
+    sources[..sides].iter_mut().for_each(|sources| *sources = rng.between(1, 3) as u32);
+    let counters = rng.between(1, 3) as u32;
+    Shape { sources, counters, sinks: if has_sinks { rng.between(1, 2) as u32 } else { 0 } }
+}
+
+/// How barriers are aligned, and how many checkpoints may be in flight.
+fn alignment(rng: &mut Rng) -> (Alignment, NonZeroU32) {
+    let several = NonZeroU32::new(rng.between(1, 3) as u32).expect("at least 1");
+    let after = Duration::from_millis(*rng.pick(&[3, 20, 80]));
+    match rng.below(8) {
+        0 | 1 => (Alignment::Aligned, several),
+        2..=4 => (Alignment::Unaligned { after: Duration::ZERO }, NonZeroU32::MIN),
+        5 | 6 => (Alignment::Unaligned { after }, NonZeroU32::MIN),
+        _ => (Alignment::AtLeastOnce, several),
     }
 }

@@ -26,6 +26,11 @@ pub struct Story {
     pub stops: u64,
     pub published: u64,
     pub files_deleted: u64,
+    /// Snapshots with records in flight.
+    pub overtaken: u64,
+    /// Attempts of another shape than the one before, and how many of them had records in flight to take up.
+    pub rescaled: u64,
+    pub rescaled_in_flight: u64,
 }
 
 impl Story {
@@ -37,6 +42,9 @@ impl Story {
         self.stops += other.stops;
         self.published += other.published;
         self.files_deleted += other.files_deleted;
+        self.overtaken += other.overtaken;
+        self.rescaled += other.rescaled;
+        self.rescaled_in_flight += other.rescaled_in_flight;
     }
 }
 
@@ -68,7 +76,7 @@ pub fn simulate(
     trace(&|| format!("{scenario:#?}"));
     let mut simulation = Simulation {
         rng: Rng::new(!seed),
-        world: World::default(),
+        world: World::new(scenario.shape, scenario.alignment),
         faults_left: scenario.faults.budget,
         crash_in: None,
         abandoned: Vec::new(),
@@ -90,6 +98,9 @@ pub fn simulate(
     let Simulation { mut story, world, .. } = simulation;
     story.published = world.oracle.published;
     story.files_deleted = world.oracle.files_deleted;
+    story.overtaken = world.oracle.overtaken;
+    story.rescaled = world.oracle.rescaled;
+    story.rescaled_in_flight = world.oracle.rescaled_in_flight;
     Ok(story)
 }
 
@@ -98,13 +109,14 @@ impl Simulation<'_> {
         self.world.input.resize(splits as usize, Vec::new());
         let mut added = Vec::new();
         for _ in 0..records {
-            let record = Record { id: *next_id, key: self.rng.below(self.scenario.keys) };
+            let split = self.rng.below(u64::from(splits)) as u32;
+            let side = self.scenario.side_of(split);
+            let record = Record { id: *next_id, key: self.rng.below(self.scenario.keys), side, split };
             *next_id += 1;
-            let split = self.rng.below(u64::from(splits)) as usize;
-            self.world.input[split].push(record);
+            self.world.input[split as usize].push(record);
             added.push(record);
         }
-        self.world.oracle.input_grew(&added, &self.world.input);
+        self.world.oracle.input_grew(&added, &self.world.input, &self.scenario);
     }
 
     /// Starts processes until one says that all input is in the output.
@@ -147,7 +159,9 @@ impl Simulation<'_> {
                     }
                     match end {
                         None => {}
-                        Some(End::Finished { ended: true }) => return self.world.oracle.input_ended(&self.world.input),
+                        Some(End::Finished { ended: true }) => {
+                            return self.world.oracle.input_ended(&self.world.input, &self.scenario);
+                        }
                         Some(End::Finished { ended: false }) => {
                             self.story.stops += 1;
                             process = Process::Recovering(Recovery::Identify);
@@ -187,7 +201,7 @@ impl Simulation<'_> {
         if !self.rng.one_in(20) {
             return Ok(());
         }
-        let Operation::Publish { epoch, manifest } = operation else { unreachable!("only those are kept") };
+        let Operation::Publish { epoch, manifest, .. } = operation else { unreachable!("only those are kept") };
         (self.trace)(&|| format!("       an old attempt publishes {epoch}"));
         let _answer: Option<Event<()>> = self.world.publish(*epoch, manifest.clone())?.map(Event::Published);
         self.abandoned.remove(0);

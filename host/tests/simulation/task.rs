@@ -3,31 +3,20 @@
 //! Invariant: a task acts only on what its channels bring, and tells the world outside of a snapshot only by a [`Signal`].
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use lockgate_host::element::{Barrier, Purpose, WATERMARK_END};
 use lockgate_host::id::{Attempt, Epoch, TaskId};
-use lockgate_host::protocol::{Aligner, Alignment, Input, MaxParallelism, Progress, Watermarks};
+use lockgate_host::protocol::in_flight::Dealing;
+use lockgate_host::protocol::{Aligner, Input, MaxParallelism, Progress, Verdict, Watermarks};
 
+use crate::channel::{Channel, From, Item};
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
 use crate::parts::{Counter, Sink, Source};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
-use crate::world::{Record, Row, State, TaskSnapshot, World};
-
-/// What a channel carries, a record at a time.
-#[derive(Clone, Debug)]
-pub enum Item {
-    Record { record: Record, time: i64 },
-    Row(Row),
-    Watermark(i64),
-    Barrier(Barrier),
-    Idle,
-    Active,
-    End,
-}
-
-pub type Channel = VecDeque<Item>;
+use crate::world::{Content, InFlight, Record, Row, TaskSnapshot, World};
 
 /// What a task tells the runtime.
 pub enum Signal {
@@ -42,7 +31,7 @@ pub struct Upload {
     pub epoch: Epoch,
     pub snapshot: TaskSnapshot,
     pub changed: bool,
-    pub file: Option<(String, State)>,
+    pub files: Vec<(String, Content)>,
     /// The part that is to be completed.
     pub part: Option<String>,
 }
@@ -51,6 +40,7 @@ pub struct Upload {
 pub struct Surroundings<'a> {
     pub scenario: &'a Scenario,
     pub attempt: Attempt,
+    pub now: Duration,
     pub rng: &'a mut Rng,
     pub world: &'a mut World,
     pub channels: &'a mut [Channel],
@@ -64,6 +54,14 @@ pub struct Task {
     pub outputs: Vec<usize>,
     pub aligner: Option<Aligner>,
     pub watermarks: Watermarks,
+    /// What was in flight and isn't taken up yet.
+    pub restored: VecDeque<(From, Item)>,
+    /// A snapshot whose barrier has overtaken what isn't all recorded yet.
+    pub overtaken: Option<Upload>,
+    /// The newest epoch of which it has taken a snapshot.
+    pub snapshotted: Option<Epoch>,
+    /// The last barrier is through, and what still comes is dropped.
+    pub is_done: bool,
     pub source: Option<Source>,
     pub counter: Option<Counter>,
     pub sink: Option<Sink>,
@@ -71,16 +69,59 @@ pub struct Task {
 
 impl Task {
     pub fn has_room(&self, channels: &[Channel], items_max: usize) -> bool {
-        self.outputs.iter().all(|&output| channels[output].len() < items_max)
+        self.outputs.iter().all(|&output| channels[output].items.len() < items_max)
     }
 
     /// Whether the next item of an input may be taken.
     pub fn may_take(&self, input: usize, channels: &[Channel], scenario: &Scenario) -> bool {
-        let Some(item) = channels[self.inputs[input]].front() else { return false };
+        let channel = &channels[self.inputs[input]];
+        let Some(item) = channel.items.front() else { return false };
+        if self.is_done {
+            return true;
+        }
         let held = self.aligner.as_ref().is_some_and(|aligner| aligner.is_held(Input(input)));
         let ignores = scenario.mutation == Some(Mutation::HoldsNoInput);
-        let data = matches!(item, Item::Record { .. } | Item::Row(_));
-        (!held || (ignores && data)) && self.has_room(channels, scenario.channel_items_max)
+        let waits = !self.restored.is_empty() && scenario.mutation != Some(Mutation::RestoresLate);
+        (!held || (ignores && item.is_data()))
+            && channel.announced.is_none()
+            && !channel.waits(scenario.channel_items_max)
+            && !waits
+            && self.has_room(channels, scenario.channel_items_max)
+    }
+
+    pub fn may_take_up(&self, channels: &[Channel], scenario: &Scenario) -> bool {
+        !self.restored.is_empty() && self.has_room(channels, scenario.channel_items_max)
+    }
+
+    /// When a barrier is to overtake.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.aligner.as_ref().and_then(Aligner::deadline)
+    }
+
+    /// Takes up what was in flight.
+    pub fn take_up(&mut self, at: &mut Surroundings<'_>) -> Result<(), Violation> {
+        let (_, item) = self.restored.pop_front().expect("it was seen to have one");
+        self.take_data(at, item)
+    }
+
+    /// Hears of a barrier that has come into an input's queue.
+    pub fn announced(&mut self, at: &mut Surroundings<'_>, input: usize) -> Result<(), Violation> {
+        let mut barrier = at.channels[self.inputs[input]].announced.take().expect("it was seen to have one");
+        if self.is_done {
+            return Ok(());
+        }
+        if at.scenario.mutation == Some(Mutation::OvertakesLast) {
+            // The aligner is told that the stream goes on.
+            barrier.purpose = Purpose::Continue;
+        }
+        let verdicts = self.aligner.as_mut().expect("it has inputs").announced(Input(input), barrier, at.now);
+        self.act(at, verdicts)
+    }
+
+    /// The time of an alignment is over.
+    pub fn tick(&mut self, at: &mut Surroundings<'_>) -> Result<(), Violation> {
+        let verdicts = self.aligner.as_mut().expect("it has inputs").tick(at.now);
+        self.act(at, verdicts)
     }
 
     /// A source reads on.
@@ -100,7 +141,9 @@ impl Task {
 
     /// A source gets a barrier.
     pub fn inject(&mut self, at: &mut Surroundings<'_>, barrier: Barrier) {
-        self.pass_barrier(at, barrier);
+        let upload = self.snapshot(at, barrier);
+        at.signals.push(Signal::Snapshot(upload));
+        self.send(at, Item::Barrier(barrier));
         let source = self.source.as_mut().expect("only sources are injected into");
         if barrier.purpose == Purpose::Last && !std::mem::replace(&mut source.is_closed, true) {
             self.send(at, Item::End);
@@ -109,17 +152,19 @@ impl Task {
 
     /// Takes the next item of an input.
     pub fn take(&mut self, at: &mut Surroundings<'_>, input: usize) -> Result<(), Violation> {
-        let item = at.channels[self.inputs[input]].pop_front().expect("it was seen to have one");
+        let item = at.channels[self.inputs[input]].items.pop_front().expect("it was seen to have one");
+        if self.is_done {
+            return Ok(());
+        }
         let of = Input(input);
         match item {
             Item::Record { record, time } => {
                 if !at.scenario.idles && time <= self.watermarks.current() {
                     return Err(Violation(format!("record {} comes after its watermark", record.id)));
                 }
-                let row = self.counter.as_mut().expect("records go to counters").count(record, self.id, at.world);
-                self.put_out(at, row);
+                self.take_data(at, item)?;
             }
-            Item::Row(row) => self.put_out(at, row),
+            Item::Row(_) => self.take_data(at, item)?,
             Item::Watermark(watermark) => {
                 if at.scenario.mutation == Some(Mutation::TrustsFastestInput) {
                     for other in 0..self.inputs.len() {
@@ -141,31 +186,143 @@ impl Task {
             }
             Item::Barrier(barrier) => {
                 let aligner = self.aligner.as_mut().expect("it has inputs");
-                let alignment = aligner.barrier(of, barrier);
-                return self.pass_alignment(at, alignment);
+                let mut verdicts = aligner.barrier(of, barrier, at.now);
+                if at.scenario.mutation == Some(Mutation::SnapshotsAtFirstBarrier) {
+                    verdicts = self.first_instead_of_last(barrier, &verdicts);
+                }
+                return self.act(at, verdicts);
             }
             Item::End => {
+                if !at.channels[self.inputs[input]].is_read_out {
+                    return Err(Violation(format!("task {} takes a stop of input {input} for its end", self.id.0)));
+                }
                 let progress = self.watermarks.end(of);
                 self.pass_progress(at, progress);
                 if at.scenario.mutation != Some(Mutation::HidesEnd) {
-                    let alignment = self.aligner.as_mut().expect("it has inputs").end(of);
-                    return self.pass_alignment(at, alignment);
+                    let verdicts = self.aligner.as_mut().expect("it has inputs").end(of);
+                    return self.act(at, verdicts);
                 }
             }
         }
         Ok(())
     }
 
-    fn pass_alignment(&mut self, at: &mut Surroundings<'_>, alignment: Alignment) -> Result<(), Violation> {
-        match alignment {
-            Alignment::Aligned(barrier) => self.pass_barrier(at, barrier),
-            Alignment::Finished => self.send(at, Item::End),
-            Alignment::Waiting(_) | Alignment::Ended => {}
-            Alignment::Superseded { .. } | Alignment::Stale(_) => {
-                return Err(Violation(format!("two checkpoints at a time in task {}: {alignment:?}", self.id.0)));
+    fn take_data(&mut self, at: &mut Surroundings<'_>, item: Item) -> Result<(), Violation> {
+        let row = match item {
+            Item::Record { record, .. } => {
+                self.counter.as_mut().expect("records go to counters").count(record, self.id, at)?
+            }
+            Item::Row(row) => Some(row),
+            Item::Watermark(_) | Item::Barrier(_) | Item::Idle | Item::Active | Item::End => {
+                unreachable!("that is no data")
+            }
+        };
+        if let Some(row) = row {
+            self.put_out(at, row);
+        }
+        Ok(())
+    }
+
+    /// Takes the snapshot of an epoch when the first of its barriers comes, and not when the last does.
+    fn first_instead_of_last(&mut self, barrier: Barrier, verdicts: &[Verdict]) -> Vec<Verdict> {
+        let is_over = self.snapshotted >= Some(barrier.epoch);
+        let ends = verdicts.iter().filter(|verdict| !matches!(verdict, Verdict::Aligned(_))).copied();
+        let mut mutated = if is_over { Vec::new() } else { vec![Verdict::Aligned(barrier)] };
+        mutated.extend(ends);
+        mutated
+    }
+
+    fn act(&mut self, at: &mut Surroundings<'_>, verdicts: Vec<Verdict>) -> Result<(), Violation> {
+        let mutation = at.scenario.mutation;
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Waiting(_) => {}
+                Verdict::Stale(_) if at.scenario.alignment.overtakes() => {}
+                Verdict::Aligned(barrier) => {
+                    let upload = self.snapshot(at, barrier);
+                    at.signals.push(Signal::Snapshot(upload));
+                    self.send(at, Item::Barrier(barrier));
+                    if barrier.purpose == Purpose::Last && mutation != Some(Mutation::GoesOnBehindLast) {
+                        self.send(at, Item::End);
+                        self.is_done = true;
+                        return Ok(());
+                    }
+                }
+                Verdict::Overtaken(barrier) => {
+                    let upload = self.snapshot(at, barrier);
+                    for &input in &self.inputs {
+                        at.channels[input].record(barrier.epoch, mutation);
+                    }
+                    self.overtaken = Some(upload);
+                    if mutation == Some(Mutation::EndsRecordingEarly) {
+                        self.complete(at);
+                    }
+                    self.send(at, Item::Barrier(barrier));
+                }
+                Verdict::Captured(epoch) => {
+                    if mutation == Some(Mutation::SnapshotsAfterRecording)
+                        && let Some(upload) = &mut self.overtaken
+                        && let Some(counter) = &mut self.counter
+                    {
+                        counter.snapshot(upload, at.scenario, at.attempt);
+                    }
+                    let of = self.overtaken.as_ref().map(|upload| upload.epoch);
+                    if of.is_some_and(|of| of != epoch) {
+                        return Err(Violation(format!("epoch {epoch} is recorded and {of:?} was overtaken")));
+                    }
+                    self.complete(at);
+                }
+                Verdict::Finished => self.send(at, Item::End),
+                // A mutated job goes on, so that its output shows what has gone wrong.
+                Verdict::Stale(_) | Verdict::Abandoned(_) if mutation.is_some() => {
+                    let of = |upload: &mut Upload| verdict == Verdict::Abandoned(upload.epoch);
+                    if self.overtaken.take_if(of).is_some() {
+                        self.inputs.iter().for_each(|&input| drop(at.channels[input].recorded()));
+                    }
+                }
+                Verdict::Stale(_) | Verdict::Abandoned(_) => {
+                    return Err(Violation(format!(
+                        "too many checkpoints at a time in task {}: {verdict:?}",
+                        self.id.0
+                    )));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Hands over the snapshot of an epoch that has overtaken, with what was recorded.
+    fn complete(&mut self, at: &mut Surroundings<'_>) {
+        let Some(mut upload) = self.overtaken.take() else { return };
+        let mut in_flight = Vec::new();
+        for &input in &self.inputs {
+            let items = at.channels[input].recorded();
+            if !items.is_empty() {
+                in_flight.push(InFlight { from: at.channels[input].from, items });
+            }
+        }
+        self.add_in_flight(&mut upload, in_flight, at.attempt);
+        at.world.oracle.overtaken += u64::from(upload.snapshot.in_flight.is_some());
+        at.signals.push(Signal::Snapshot(upload));
+    }
+
+    /// Behind what was there already.
+    fn add_in_flight(&self, upload: &mut Upload, added: Vec<InFlight>, attempt: Attempt) {
+        if added.is_empty() {
+            return;
+        }
+        let name = format!("{attempt}-{}-in-flight-{}", self.id.0, upload.epoch);
+        let before = upload.files.iter_mut().find_map(|(of, content)| match content {
+            Content::InFlight(in_flight) if *of == name => Some(in_flight),
+            Content::InFlight(_) | Content::State(_) => None,
+        });
+        match before {
+            Some(before) => before.extend(added),
+            None => {
+                upload.files.push((name.clone(), Content::InFlight(added)));
+                upload.snapshot.in_flight = Some(name);
+            }
+        }
     }
 
     fn pass_progress(&mut self, at: &mut Surroundings<'_>, progress: Progress) {
@@ -183,30 +340,38 @@ impl Task {
         self.send(at, Item::Watermark(watermark));
     }
 
-    /// Takes the snapshot of an epoch and passes its barrier on.
-    fn pass_barrier(&mut self, at: &mut Surroundings<'_>, barrier: Barrier) {
+    /// Takes the snapshot of an epoch.
+    fn snapshot(&mut self, at: &mut Surroundings<'_>, barrier: Barrier) -> Upload {
+        self.snapshotted = Some(barrier.epoch);
         let mut upload = Upload {
             task: self.id,
             epoch: barrier.epoch,
             snapshot: TaskSnapshot::default(),
             changed: false,
-            file: None,
+            files: Vec::new(),
             part: None,
         };
         if let Some(source) = &mut self.source {
             source.snapshot(&mut upload, at.scenario, &at.world.input);
         }
-        if let Some(counter) = &mut self.counter {
+        let late = at.scenario.mutation == Some(Mutation::SnapshotsAfterRecording)
+            && at.scenario.alignment.overtakes()
+            && barrier.purpose == Purpose::Continue;
+        if let Some(counter) = self.counter.as_mut().filter(|_| !late) {
             counter.snapshot(&mut upload, at.scenario, at.attempt);
         }
         if let Some(sink) = &mut self.sink {
             sink.prepare(&mut upload);
         }
+        if at.scenario.mutation != Some(Mutation::ForgetsRestored) {
+            let restored = self.restored.iter().map(|(from, item)| InFlight { from: *from, items: vec![item.clone()] });
+            let restored = restored.collect();
+            self.add_in_flight(&mut upload, restored, at.attempt);
+        }
         if at.scenario.mutation == Some(Mutation::HidesChange) && barrier.epoch.0.is_multiple_of(3) {
             upload.changed = false;
         }
-        at.signals.push(Signal::Snapshot(upload));
-        self.send(at, Item::Barrier(barrier));
+        upload
     }
 
     fn put_out(&mut self, at: &mut Surroundings<'_>, row: Row) {
@@ -216,31 +381,31 @@ impl Task {
         }
     }
 
-    /// Sends records by key group, rows by their number, and everything else to all.
+    /// Sends records as their edge deals them, rows by their number, and everything else to all.
     fn send(&self, at: &mut Surroundings<'_>, item: Item) {
         if self.source.as_ref().is_some_and(|source| source.is_closed) && !matches!(item, Item::End) {
             return;
         }
         let outputs = self.outputs.len() as u64;
         let to = match item {
+            Item::Record { record, .. } if at.scenario.dealing[record.side] == Dealing::ToAll => 0..outputs,
             Item::Record { record, .. } => {
                 let groups = MaxParallelism::new(Scenario::KEY_GROUPS).expect("in range");
                 let to = groups.subtask(groups.key_group(&record.key.to_le_bytes()), outputs as u32);
                 u64::from(to)..u64::from(to) + 1
             }
-            Item::Row(Row::Counted { record: Record { id, .. }, .. } | Row::Total { key: id, .. }) => {
+            Item::Row(row) => {
+                let id = match row {
+                    Row::Counted { record: Record { id, .. }, .. } | Row::Total { key: id, .. } => id,
+                    Row::Seen { counter, .. } => u64::from(counter),
+                };
                 id % outputs..id % outputs + 1
             }
             Item::Watermark(_) | Item::Barrier(_) | Item::Idle | Item::Active | Item::End => 0..outputs,
         };
+        let announces = at.scenario.alignment.overtakes();
         for index in to {
-            let channel = &mut at.channels[self.outputs[index as usize]];
-            let barrier = matches!(item, Item::Barrier(_));
-            if barrier && at.scenario.mutation == Some(Mutation::BarrierOvertakes) {
-                channel.push_front(item.clone());
-            } else {
-                channel.push_back(item.clone());
-            }
+            at.channels[self.outputs[index as usize]].push(item.clone(), announces, at.scenario.mutation);
         }
     }
 }

@@ -5,35 +5,94 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockgate_host::id::{Attempt, Epoch, TaskId};
-use lockgate_host::protocol::{CommitPermit, PublishReceipt};
+use lockgate_host::protocol::{Alignment, CommitPermit, KeyGroupRange, PublishReceipt};
 
+use crate::channel::{From, Item};
 use crate::oracle::{Oracle, Violation};
 
 pub type Key = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
+    /// Grows within a split.
     pub id: u64,
     pub key: Key,
+    /// Which of the two streams it is of.
+    pub side: usize,
+    pub split: u32,
 }
 
-/// What the counters put out: for each record how many of its key there were, and a total when the input ends.
+/// What the counters put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
+    /// For each record, how many of its key and side there were.
     Counted { record: Record, count: u64 },
-    Total { key: Key, count: u64 },
+    /// When the input ends: how many of a key there were on each side.
+    Total { key: Key, counts: [u64; 2] },
+    /// When the input ends: how many records one counter has seen of a stream that goes to all of them.
+    Seen { counter: u32, count: u64 },
 }
 
 /// The state of one key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyState {
-    pub count: u64,
+    pub counts: [u64; 2],
     /// There were records since its last total.
     pub total_due: bool,
+    /// By split: its newest record, since those of one key and split must come in order.
+    pub newest: BTreeMap<u32, u64>,
 }
 
 /// The keyed state of one counter.
 pub type State = BTreeMap<Key, KeyState>;
+
+/// How many subtasks there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Of the source of each side; 0 if there is no such side.
+    pub sources: [u32; 2],
+    pub counters: u32,
+    /// 0: each counter has its sink chained to it.
+    pub sinks: u32,
+}
+
+impl Shape {
+    fn first(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Source(0) => 0,
+            Kind::Source(_) => self.sources[0],
+            Kind::Counter => self.sources[0] + self.sources[1],
+            Kind::Sink => self.sources[0] + self.sources[1] + self.counters,
+        }
+    }
+
+    pub fn parallelism(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Source(side) => self.sources[side],
+            Kind::Counter => self.counters,
+            Kind::Sink => self.sinks,
+        }
+    }
+
+    pub fn task(&self, kind: Kind, index: u32) -> TaskId {
+        TaskId(self.first(kind) + index)
+    }
+}
+
+/// What a task does. A sink that is chained to a counter is part of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Source(usize),
+    Counter,
+    Sink,
+}
+
+/// A file of which only these key groups count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFile {
+    pub name: String,
+    pub groups: KeyGroupRange,
+}
 
 /// One task's part of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +100,11 @@ pub struct TaskSnapshot {
     /// By split: how many records were read.
     pub positions: BTreeMap<u32, u64>,
     /// A base and what has changed since, oldest first.
-    pub files: Vec<String>,
+    pub files: Vec<StateFile>,
+    /// How many records of a stream that goes to all were seen, and whether that has still to be told.
+    pub seen: (u64, bool),
+    /// The file of what was in flight.
+    pub in_flight: Option<String>,
     /// The committable: the names of prepared parts.
     pub parts: Vec<String>,
 }
@@ -50,12 +113,24 @@ pub struct TaskSnapshot {
 pub struct Manifest {
     pub attempt: Attempt,
     pub ended: bool,
+    pub shape: Shape,
     pub tasks: BTreeMap<TaskId, TaskSnapshot>,
 }
 
+impl TaskSnapshot {
+    pub fn files(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().map(|file| &file.name).chain(&self.in_flight)
+    }
+}
+
 impl Manifest {
+    /// The snapshots of all subtasks of a kind, in order.
+    pub fn of(&self, kind: Kind) -> Vec<&TaskSnapshot> {
+        (0..self.shape.parallelism(kind)).filter_map(|index| self.tasks.get(&self.shape.task(kind, index))).collect()
+    }
+
     pub fn files(&self) -> BTreeSet<String> {
-        self.tasks.values().flat_map(|task| &task.files).cloned().collect()
+        self.tasks.values().flat_map(TaskSnapshot::files).cloned().collect()
     }
 
     pub fn parts(&self) -> Vec<String> {
@@ -63,10 +138,23 @@ impl Manifest {
     }
 }
 
+/// What was queued in one channel.
+#[derive(Clone, Debug)]
+pub struct InFlight {
+    pub from: From,
+    pub items: Vec<Item>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Content {
+    State(State),
+    InFlight(Vec<InFlight>),
+}
+
 #[derive(Debug)]
 pub struct StoredFile {
     pub attempt: Attempt,
-    pub content: State,
+    pub content: Content,
 }
 
 /// A part file of the sink. Until it is complete it may be cut anywhere.
@@ -77,8 +165,10 @@ pub struct Part {
     pub complete: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct World {
+    /// Of the newest attempt.
+    pub shape: Shape,
     /// By split.
     pub input: Vec<Vec<Record>>,
     pub has_identity: bool,
@@ -93,6 +183,20 @@ pub struct World {
 }
 
 impl World {
+    pub fn new(shape: Shape, alignment: Alignment) -> World {
+        World {
+            shape,
+            input: Vec::new(),
+            has_identity: false,
+            attempts: BTreeSet::new(),
+            manifests: BTreeMap::new(),
+            files: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            live_state: BTreeMap::new(),
+            oracle: Oracle::new(alignment),
+        }
+    }
+
     /// Creates the manifest unless there is one.
     pub fn publish(&mut self, epoch: Epoch, manifest: Manifest) -> Result<Option<PublishReceipt>, Violation> {
         if self.manifests.contains_key(&epoch) {
@@ -129,7 +233,7 @@ impl World {
         Err(Violation(format!("part {name} of epoch {} is lost", permit.epoch())))
     }
 
-    pub fn store_file(&mut self, name: String, attempt: Attempt, content: State) -> Result<(), Violation> {
+    pub fn store_file(&mut self, name: String, attempt: Attempt, content: Content) -> Result<(), Violation> {
         if self.files.contains_key(&name) {
             return Err(Violation(format!("{name} is written again")));
         }
@@ -145,8 +249,7 @@ impl World {
     }
 
     pub fn delete_file(&mut self, name: &str) -> Result<(), Violation> {
-        let needs =
-            |manifest: &Manifest| manifest.tasks.values().any(|task| task.files.iter().any(|file| file == name));
+        let needs = |manifest: &Manifest| manifest.tasks.values().any(|task| task.files().any(|file| file == name));
         if let Some((epoch, _)) = self.manifests.iter().find(|(_, manifest)| needs(manifest)) {
             return Err(Violation(format!("{name} is deleted although manifest {epoch} needs it")));
         }

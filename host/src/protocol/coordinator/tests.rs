@@ -10,6 +10,7 @@ const OPTIONS: CoordinatorOptions = CoordinatorOptions {
     interval: Duration::from_secs(10),
     min_pause: Duration::from_secs(3),
     timeout: Duration::from_secs(60),
+    concurrent_max: NonZeroU32::MIN,
 };
 const SOURCE: TaskId = TaskId(0);
 const SINK: TaskId = TaskId(1);
@@ -135,6 +136,59 @@ fn each_step_of_a_checkpoint_has_its_own_time() {
     commits.step(published(1), secs(71));
     let late = FailReason::CommitTimeout { epoch: Epoch(1), waited: secs(60) };
     assert_eq!(commits.step(Event::Tick, secs(131)), [Action::Fail(late)]);
+}
+
+/// Of two tasks, with up to `concurrent_max` checkpoints in flight.
+fn concurrent(concurrent_max: u32) -> Coordinator<&'static str> {
+    let concurrent_max = NonZeroU32::new(concurrent_max).expect("at least 1");
+    let options = CoordinatorOptions { min_pause: secs(0), concurrent_max, ..OPTIONS };
+    Coordinator::new(options, [SOURCE, SINK].into(), [SOURCE].into(), None, secs(0))
+}
+
+#[test]
+fn several_checkpoints_collect_snapshots_at_once_and_are_decided_in_their_order() {
+    let mut coordinator = concurrent(2);
+    assert_eq!(coordinator.step(Event::Tick, secs(10)), [barrier(1, Purpose::Continue)]);
+    assert_eq!(coordinator.next_deadline(), Some(secs(20)));
+    assert_eq!(coordinator.step(Event::Tick, secs(20)), [barrier(2, Purpose::Continue)]);
+    assert_eq!(coordinator.next_deadline(), Some(secs(70)), "no third one before the first is over");
+    assert_eq!(coordinator.step(acked(SOURCE, 2, true), secs(21)), []);
+    assert_eq!(coordinator.step(acked(SINK, 2, true), secs(22)), [], "the second waits for the first");
+    coordinator.step(acked(SOURCE, 1, true), secs(31));
+    assert_eq!(coordinator.step(acked(SINK, 1, true), secs(31)), [publish(1, false)]);
+    assert_eq!(coordinator.step(published(1), secs(32)), [commit(1)]);
+    let next = [Action::Retain { committed: Epoch(1) }, publish(2, false), barrier(3, Purpose::Continue)];
+    assert_eq!(coordinator.step(Event::Committed(Epoch(1)), secs(33)), next);
+}
+
+#[test]
+fn each_checkpoint_in_flight_has_its_own_time() {
+    let mut coordinator = concurrent(3);
+    coordinator.step(Event::Tick, secs(10));
+    coordinator.step(Event::Tick, secs(20));
+    coordinator.step(acked(SOURCE, 1, true), secs(21));
+    coordinator.step(acked(SINK, 1, true), secs(21));
+    coordinator.step(Event::Tick, secs(30));
+    coordinator.step(published(1), secs(31));
+    coordinator.step(Event::Committed(Epoch(1)), secs(32));
+    coordinator.step(acked(SINK, 2, true), secs(40));
+    coordinator.step(Event::Tick, secs(40));
+    let missing = FailReason::SnapshotTimeout { epoch: Epoch(2), waited: secs(60), missing: [SOURCE].into() };
+    assert_eq!(coordinator.step(Event::Tick, secs(80)), [Action::Fail(missing)]);
+}
+
+#[test]
+fn the_last_checkpoint_may_be_taken_beside_others_and_none_follows_it() {
+    let mut coordinator = concurrent(3);
+    coordinator.step(Event::Tick, secs(10));
+    assert_eq!(coordinator.step(Event::StopRequested, secs(11)), [barrier(2, Purpose::Last)]);
+    assert_eq!(coordinator.step(Event::Tick, secs(40)), []);
+    for (task, epoch) in [(SINK, 2), (SOURCE, 2), (SINK, 1)] {
+        assert_eq!(coordinator.step(acked(task, epoch, false), secs(41)), []);
+    }
+    let end =
+        [Action::Discard { epoch: Epoch(1) }, Action::Discard { epoch: Epoch(2) }, Action::Finish { ended: false }];
+    assert_eq!(coordinator.step(acked(SOURCE, 1, false), secs(42)), end);
 }
 
 #[test]

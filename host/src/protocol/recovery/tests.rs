@@ -27,7 +27,16 @@ fn job() -> ExpectedJob {
             (name("fresh"), ExpectedOperator::Sink),
         ]
         .into(),
+        edges: [
+            (name("count"), [edge("text", "", 0), edge("text", "", 1)].into()),
+            (name("out"), [edge("count", "totals", 0)].into()),
+        ]
+        .into(),
     }
+}
+
+fn edge(from: &str, output: &str, input: u32) -> EdgeFacts {
+    EdgeFacts { from: name(from), output: output.to_owned(), input }
 }
 
 fn manifest() -> ManifestFacts {
@@ -35,6 +44,7 @@ fn manifest() -> ManifestFacts {
         operator_state: true,
         key_groups: vec![range(64, 127), range(0, 63)],
         tables: [("counts".to_owned(), 1)].into(),
+        in_flight: [edge("text", "", 1)].into(),
         ..OperatorFacts::default()
     };
     ManifestFacts {
@@ -155,6 +165,28 @@ fn what_the_job_cannot_take_up_is_refused_by_name() {
         matches!(tables(&[("counts", 1), ("gone", 1)]), RecoveryRefused::TableGone { table, .. } if table == "gone")
     );
     assert!(matches!(tables(&[("counts", 2)]), RecoveryRefused::TableVersionChanged { found: 2, expected: 1, .. }));
+}
+
+#[test]
+fn records_in_flight_are_never_dropped() {
+    let in_flight = |reader: &str, edge: EdgeFacts| {
+        refusal(|manifest| {
+            let reader = manifest.operators.entry(name(reader)).or_default();
+            reader.in_flight.insert(edge);
+        })
+    };
+    for edge in [edge("text", "", 2), edge("text", "late", 0), edge("lines", "", 0)] {
+        let EdgeFacts { from, output, input } = edge.clone();
+        let gone = RecoveryRefused::EdgeGone { epoch: Epoch(9), operator: name("count"), from, output, input };
+        assert_eq!(in_flight("count", edge), gone);
+    }
+    let gone = in_flight("gone", edge("text", "", 0));
+    let what = Part::InFlight;
+    assert_eq!(gone, RecoveryRefused::OperatorGone { epoch: Epoch(9), operator: name("gone"), what });
+    let late = in_flight("out", edge("count", "late", 0)).to_string();
+    let message = "the checkpoint of epoch 9 has records in flight from 'count':late to input 0 of 'out', which no longer \
+                   reads there";
+    assert_eq!(late, message);
 }
 
 #[test]
