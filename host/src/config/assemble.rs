@@ -7,11 +7,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::config::inputs::Inputs;
+use crate::config::inputs::{Form, Inputs};
 use crate::config::job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
 use crate::config::problem::Problem;
-use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
+use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawRestart, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
 use crate::config::reader::read;
+use crate::config::source_time;
 use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
 use crate::config::typed::{Parts, read_own};
 use crate::connector::{SinkOptions, SourceOptions};
@@ -20,7 +21,7 @@ use crate::guest::Limits;
 use crate::id::Name;
 use crate::protocol::MaxParallelism;
 
-const ROOT_KEYS: [&str; 5] = ["job", "checkpoint", "source", "operator", "sink"];
+const ROOT_KEYS: [&str; 6] = ["job", "checkpoint", "restart", "source", "operator", "sink"];
 const SOURCE_TYPES: [&str; 3] = ["file", "generator", "nexmark"];
 const SINK_TYPES: [&str; 2] = ["file", "null"];
 
@@ -36,8 +37,14 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
     let mut defaults = defaults();
     let base = path.parent().unwrap_or(Path::new(""));
 
+    let (checkpoint_node, restart_node) = (root.get("checkpoint").cloned(), root.get("restart").cloned());
     let job = read_section::<RawJob>(&mut root, &mut defaults, "job")?;
     let checkpoint = read_section::<RawCheckpoint>(&mut root, &mut defaults, "checkpoint")?;
+    let alignment = checkpoint
+        .alignment(job.guarantee)
+        .map_err(|problem| in_section(problem, checkpoint_node.as_ref(), "checkpoint"))?;
+    let restart = read_section::<RawRestart>(&mut root, &mut defaults, "restart")?;
+    let restart = restart.strategy().map_err(|problem| in_section(problem, restart_node.as_ref(), "restart"))?;
     let state_dir = job.state_dir.unwrap_or_else(|| format!("{}.state", job.name).into());
     let store = checkpoint.store.map_or_else(|| base.join(&state_dir).join("checkpoints"), |store| base.join(store));
     let shared = Shared { base, parallelism: job.parallelism };
@@ -57,16 +64,19 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
             interval: checkpoint.interval,
             min_pause: checkpoint.min_pause,
             timeout: checkpoint.timeout,
+            alignment,
+            max_concurrent: checkpoint.max_concurrent,
             retain: checkpoint.retain,
             store,
         },
+        restart,
         sources: each(&mut root, "source", |node| shared.source(node, &source_defaults))?,
         operators: each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?,
         sinks: each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?,
     })
 }
 
-/// One of the two tables that every job has, with its defaults.
+/// One of the tables that every job has, with its defaults.
 fn read_section<T: for<'de> Deserialize<'de>>(root: &mut Table, defaults: &mut Table, key: &str) -> Result<T, Problem> {
     let default = defaults.remove(key).expect("every section has defaults");
     let mut node = root.remove(key).unwrap_or_else(|| Node::without_place(Value::Table(Table::new())));
@@ -74,6 +84,15 @@ fn read_section<T: for<'de> Deserialize<'de>>(root: &mut Table, defaults: &mut T
         fill(table, defaults);
     }
     read(&node).map_err(|problem| problem.inside(key))
+}
+
+/// A problem of values that don't go together: it stands where the key is that it is told of.
+fn in_section(problem: Problem, section: Option<&Node>, key: &str) -> Problem {
+    let value = match section {
+        Some(Node { value: Value::Table(table), .. }) => table.get(&problem.key_path()),
+        Some(_) | None => None,
+    };
+    problem.at(value.or(section).and_then(|node| node.span.clone())).inside(key)
 }
 
 fn take_table(table: &mut Table, key: &str) -> Table {
@@ -128,7 +147,11 @@ impl Shared<'_> {
         options.validate().map_err(|bad| parts.bad_option(bad))?;
         options.resolve(self.base);
         let common = read::<RawSource>(&parts.common)?;
-        Ok(SourceConfig { options, parallelism: common.parallelism.unwrap_or(self.parallelism) })
+        let event_time = common.event_time.options().map_err(|problem| problem.inside("event_time"))?;
+        let watermarks = common.watermark.options();
+        source_time::check(&options, &event_time, watermarks)?;
+        let parallelism = common.parallelism.unwrap_or(self.parallelism);
+        Ok(SourceConfig { options, parallelism, event_time, watermarks })
     }
 
     fn sink(&self, node: Node, defaults: &Table) -> Result<SinkConfig, Problem> {
@@ -142,7 +165,7 @@ impl Shared<'_> {
         options.validate().map_err(|bad| parts.bad_option(bad))?;
         options.resolve(self.base);
         let common = read::<RawSink>(&parts.common)?;
-        let inputs = inputs(common.input, common.inputs)?;
+        let inputs = inputs_of_sink(common.input, common.inputs)?;
         Ok(SinkConfig { options, inputs, parallelism: common.parallelism.unwrap_or(self.parallelism) })
     }
 
@@ -161,6 +184,7 @@ impl Shared<'_> {
             inputs: inputs(raw.input, raw.inputs)?,
             parallelism: raw.parallelism.unwrap_or(self.parallelism),
             exchange: raw.exchange,
+            on_error: raw.on_error,
             config_json,
             limits: Limits {
                 memory_bytes_max: bytes(raw.limits.memory),
@@ -177,12 +201,24 @@ fn inputs(input: Option<Inputs>, inputs: Option<Inputs>) -> Result<Vec<InputRef>
         (Some(_), Some(_)) => {
             Err(Problem::invalid("input and inputs are two ways to say the same: take one of them".to_owned()))
         }
-        (Some(input), None) if input.is_list => {
+        (Some(Inputs { refs, form: Form::One }), None) | (None, Some(Inputs { refs, .. })) => Ok(refs),
+        (Some(Inputs { form: Form::List, .. }), None) => {
             Err(Problem::invalid("it holds one name; a list is written inputs = [...]".to_owned()).inside("input"))
         }
-        (Some(inputs), None) | (None, Some(inputs)) => Ok(inputs.refs),
+        (Some(Inputs { form: Form::Table, .. }), None) => {
+            Err(Problem::invalid("it holds one name; a table is written inputs = { ... }".to_owned()).inside("input"))
+        }
         (None, None) => Ok(Vec::new()),
     }
+}
+
+/// A sink has one input, which several may feed.
+fn inputs_of_sink(input: Option<Inputs>, several: Option<Inputs>) -> Result<Vec<InputRef>, Problem> {
+    if several.as_ref().is_some_and(|inputs| inputs.form == Form::Table) {
+        let problem = Problem::invalid("the inputs of a sink have no names".to_owned());
+        return Err(problem.with_help("write a list of what it reads: inputs = [\"a\", \"b\"]").inside("inputs"));
+    }
+    inputs(input, several)
 }
 
 fn config_as_json(config: &Node) -> Result<String, Problem> {

@@ -33,7 +33,7 @@ pub enum ConfigError {
     #[error("{place}: {key} is {found}; it must be {expected}")]
     WrongType { place: Place, key: String, found: String, expected: String },
     #[error("{place}: {key}: {message}")]
-    Invalid { place: Place, key: String, message: String },
+    Invalid { place: Place, key: String, message: String, help: Option<String> },
 }
 
 /// A line of a file.
@@ -71,7 +71,8 @@ impl ConfigError {
             Self::Syntax { .. } => {
                 Some("correct that line; examples/word-count/job.toml is a whole job file, with comments".to_owned())
             }
-            Self::Read { .. } | Self::WrongType { .. } | Self::Invalid { .. } => None,
+            Self::Read { .. } | Self::WrongType { .. } => None,
+            Self::Invalid { help, .. } => help.clone(),
             Self::NotAFile { .. } => Some("give the path of a job file, for example: lockgate run job.toml".to_owned()),
             Self::TooLarge { .. } | Self::NotUtf8 { .. } => Some("a job file is a TOML text of some lines".to_owned()),
             Self::UnknownKey { key, known, .. } => Some(suggestion(key, known, "the keys here are")),
@@ -94,7 +95,9 @@ impl ConfigError {
             ProblemKind::MissingKey { key, known } => Self::MissingKey { place, key, table: TableName(path), known },
             ProblemKind::UnknownValue { value, known } => Self::UnknownValue { place, key: path, value, known },
             ProblemKind::WrongType { found, expected } => Self::WrongType { place, key: path, found, expected },
-            ProblemKind::Invalid { message } => Self::Invalid { place, key: path, message },
+            ProblemKind::Invalid { message } => {
+                Self::Invalid { place, key: path, message, help: problem.help.map(String::from) }
+            }
         }
     }
 }

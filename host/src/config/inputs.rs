@@ -1,95 +1,146 @@
-//! What an operator or sink reads: `"name"`, `"name:output"`, or a list.
+//! What an operator or sink reads: `"name"`, `"name:output"`, a list of these, or a table of them by the names of the inputs.
 //!
-//! In a list, each place is an input of its own, and a list within the list is one input that several feed.
-//! Invariant: the numbers of the inputs are 0 and up, without a gap.
+//! In a list, each place is an input of its own, and a list within the list is one input that several feed. In a table, each key
+//! is the name of an input, and a list is what feeds it together.
+//! Invariant: inputs that were given by number are 0 and up, without a gap.
 
 use std::fmt;
 
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::graph::InputRef;
+use crate::graph::{InputPlace, InputRef};
 use crate::id::Name;
 
 pub(super) struct Inputs {
     pub refs: Vec<InputRef>,
-    /// Whether it was written as a list.
-    pub is_list: bool,
+    pub form: Form,
+}
+
+/// How they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    One,
+    List,
+    Table,
 }
 
 impl<'de> Deserialize<'de> for Inputs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Inputs, D::Error> {
-        let place = from.deserialize_any(PlaceVisitor { in_list: false })?;
-        let (refs, is_list) = match place {
-            Place::One(one) => (vec![one], false),
-            Place::Many(places) => {
-                let numbered = places.into_iter().zip(0u32..);
-                let refs = numbered.flat_map(|(place, input)| {
-                    let refs = match place {
-                        Place::One(one) => vec![one],
-                        Place::Many(union) => union.into_iter().filter_map(Place::one).collect(),
-                    };
-                    refs.into_iter().map(move |one| InputRef { input, ..one })
-                });
-                (refs.collect(), true)
-            }
-        };
-        Ok(Inputs { refs, is_list })
+        from.deserialize_any(InputsVisitor)
     }
 }
 
-/// What stands at one place of the list, or instead of it.
-enum Place {
-    One(InputRef),
-    Many(Vec<Place>),
-}
+struct InputsVisitor;
 
-impl Place {
-    fn one(self) -> Option<InputRef> {
-        match self {
-            Place::One(one) => Some(one),
-            Place::Many(_) => None,
+impl<'de> Visitor<'de> for InputsVisitor {
+    type Value = Inputs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name, \"name:output\", a list of these, or a table of them by input")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Inputs, E> {
+        Ok(Inputs { refs: Feed::One(output(text)?).refs(&InputPlace::Number(0)), form: Form::One })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Inputs, A::Error> {
+        let mut refs = Vec::new();
+        let mut number = 0;
+        while let Some(feed) = items.next_element::<Feed>()? {
+            refs.extend(feed.refs(&InputPlace::Number(number)));
+            number += 1;
         }
+        Ok(Inputs { refs, form: Form::List })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Inputs, A::Error> {
+        let mut refs = Vec::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            refs.extend(entries.next_value::<Feed>()?.refs(&InputPlace::Name(name)));
+        }
+        Ok(Inputs { refs, form: Form::Table })
     }
 }
 
-struct PlaceVisitor {
-    in_list: bool,
+/// An output of a source or operator.
+type Output = (Name, Option<String>);
+
+fn output<E: serde::de::Error>(text: &str) -> Result<Output, E> {
+    let (from, port) = text.split_once(':').map_or((text, None), |(from, port)| (from, Some(port)));
+    let port = port.map(|port| Name::new(port).map(String::from)).transpose().map_err(E::custom)?;
+    Ok((Name::new(from).map_err(E::custom)?, port))
 }
 
-impl<'de> Visitor<'de> for PlaceVisitor {
-    type Value = Place;
+/// What feeds one input.
+enum Feed {
+    One(Output),
+    Union(Vec<Output>),
+}
+
+impl Feed {
+    fn refs(self, input: &InputPlace) -> Vec<InputRef> {
+        let outputs = match self {
+            Feed::One(output) => vec![output],
+            Feed::Union(outputs) => outputs,
+        };
+        outputs.into_iter().map(|(from, port)| InputRef { from, port, input: input.clone() }).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for Feed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Feed, D::Error> {
+        from.deserialize_any(FeedVisitor)
+    }
+}
+
+struct FeedVisitor;
+
+impl<'de> Visitor<'de> for FeedVisitor {
+    type Value = Feed;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name, \"name:output\", or a list of these")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Place, E> {
-        let (from, port) = text.split_once(':').map_or((text, None), |(from, port)| (from, Some(port)));
-        let from = Name::new(from).map_err(E::custom)?;
-        let port = port.map(|port| Name::new(port).map(String::from)).transpose().map_err(E::custom)?;
-        Ok(Place::One(InputRef { from, port, input: 0 }))
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Feed, E> {
+        output(text).map(Feed::One)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Place, A::Error> {
-        let mut places = Vec::new();
-        while let Some(item) = items.next_element::<InList>()? {
-            if self.in_list && matches!(item.0, Place::Many(_)) {
-                return Err(A::Error::custom("lists of inputs nest no deeper than two levels"));
-            }
-            places.push(item.0);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Feed, A::Error> {
+        let mut outputs = Vec::new();
+        while let Some(InUnion(output)) = items.next_element()? {
+            outputs.push(output);
         }
-        if self.in_list && places.is_empty() {
+        if outputs.is_empty() {
             return Err(A::Error::custom("an input that nobody feeds: the list is empty"));
         }
-        Ok(Place::Many(places))
+        Ok(Feed::Union(outputs))
     }
 }
 
-struct InList(Place);
+struct InUnion(Output);
 
-impl<'de> Deserialize<'de> for InList {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<InList, D::Error> {
-        from.deserialize_any(PlaceVisitor { in_list: true }).map(InList)
+impl<'de> Deserialize<'de> for InUnion {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<InUnion, D::Error> {
+        from.deserialize_any(InUnionVisitor).map(InUnion)
+    }
+}
+
+struct InUnionVisitor;
+
+impl<'de> Visitor<'de> for InUnionVisitor {
+    type Value = Output;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name or \"name:output\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Output, E> {
+        output(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Output, A::Error> {
+        Err(A::Error::custom("lists of inputs nest no deeper than two levels"))
     }
 }

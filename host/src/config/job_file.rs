@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use crate::config::assemble::assemble;
 use crate::config::error::ConfigError;
-use crate::config::raw::Guarantee;
-use crate::connector::{SinkOptions, SourceOptions};
-use crate::graph::{Exchange, Graph, InputRef, OperatorSpec, SinkCommit, SinkSpec, SourceSpec};
+use crate::connector::{EventTimeOptions, SinkOptions, SourceOptions};
+use crate::graph::{Exchange, Graph, InputRef, OperatorSpec, SinkCommit, SinkSpec, SourceSpec, SourceTime};
 use crate::guest::Limits;
 use crate::id::Name;
-use crate::protocol::MaxParallelism;
+use crate::protocol::restart::RestartStrategy;
+use crate::protocol::{AlignmentOptions, Guarantee, MaxParallelism, OnError, WatermarkOptions, WatermarkStrategy};
 
 /// Longer files are no job files.
 const JOB_FILE_BYTES_MAX: u64 = 4 << 20;
@@ -32,6 +32,7 @@ pub struct JobFile {
     /// Holds the lock, the live state and, unless it is elsewhere, the store.
     pub state_dir: PathBuf,
     pub checkpoint: CheckpointConfig,
+    pub restart: RestartStrategy,
     pub sources: BTreeMap<Name, SourceConfig>,
     pub operators: BTreeMap<Name, OperatorConfig>,
     pub sinks: BTreeMap<Name, SinkConfig>,
@@ -42,6 +43,9 @@ pub struct CheckpointConfig {
     pub interval: Duration,
     pub min_pause: Duration,
     pub timeout: Duration,
+    pub alignment: AlignmentOptions,
+    /// How many may be under way at once; at least 1, and no more if barriers overtake.
+    pub max_concurrent: u32,
     /// At least 1.
     pub retain: u32,
     pub store: PathBuf,
@@ -51,6 +55,8 @@ pub struct CheckpointConfig {
 pub struct SourceConfig {
     pub options: SourceOptions,
     pub parallelism: u32,
+    pub event_time: EventTimeOptions,
+    pub watermarks: WatermarkOptions,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +66,7 @@ pub struct OperatorConfig {
     pub parallelism: u32,
     /// `None`: the plan decides.
     pub exchange: Option<Exchange>,
+    pub on_error: OnError,
     /// Its `config` table as a JSON object.
     pub config_json: String,
     pub limits: Limits,
@@ -98,12 +105,18 @@ impl JobFile {
             name: name.clone(),
             parallelism: source.parallelism,
             replayable: is_replayable(&source.options),
+            event_time: SourceTime {
+                watermarks: source.watermarks.strategy != WatermarkStrategy::None,
+                falls_idle: source.watermarks.idle_timeout.is_some(),
+                silent_splits: source.options.has_silent_splits(),
+            },
         });
         let operators = self.operators.iter().map(|(name, operator)| OperatorSpec {
             name: name.clone(),
             parallelism: operator.parallelism,
             inputs: operator.inputs.clone(),
             exchange: operator.exchange,
+            on_error: operator.on_error,
         });
         let sinks = self.sinks.iter().map(|(name, sink)| SinkSpec {
             name: name.clone(),
@@ -112,7 +125,8 @@ impl JobFile {
             commit: sink_commit(&sink.options),
         });
         let (sources, operators, sinks) = (sources.collect(), operators.collect(), sinks.collect());
-        Graph { max_parallelism: self.max_parallelism, sources, operators, sinks }
+        let (max_parallelism, guarantee) = (self.max_parallelism, self.guarantee);
+        Graph { max_parallelism, guarantee, sources, operators, sinks }
     }
 }
 

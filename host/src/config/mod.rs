@@ -8,14 +8,16 @@ mod inputs;
 mod into_job;
 mod job_file;
 mod problem;
+mod ranges;
 mod raw;
 mod reader;
+mod source_time;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod typed;
 
+pub use crate::protocol::Guarantee;
 pub use crate::units;
 pub use error::{ConfigError, Place, TableName};
 pub use job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
-pub use raw::Guarantee;

@@ -13,6 +13,16 @@ pub(super) struct Problem {
     path: Vec<String>,
     span: Option<Range<usize>>,
     pub kind: ProblemKind,
+    /// What to do, where the kind doesn't say it.
+    pub help: Option<Box<str>>,
+}
+
+/// Between a message and what to do about it, where both have to pass through serde as one text.
+const HELP_MARK: &str = "\u{1f}";
+
+/// The text of an error for serde's `custom` that says what to do.
+pub(super) fn with_help(message: &str, help: &str) -> String {
+    format!("{message}{HELP_MARK}{help}")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +57,7 @@ pub(super) enum ProblemKind {
 
 impl Problem {
     fn new(kind: ProblemKind) -> Problem {
-        Problem { path: Vec::new(), span: None, kind }
+        Problem { path: Vec::new(), span: None, kind, help: None }
     }
 
     pub fn syntax(message: &str, span: Option<Range<usize>>) -> Problem {
@@ -83,6 +93,12 @@ impl Problem {
     pub fn at(mut self, span: Option<Range<usize>>) -> Problem {
         self.span = self.span.or(span);
         self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn with_help(self, help: &str) -> Problem {
+        Problem { help: Some(help.into()), ..self }
     }
 
     /// The problem is in what `key` holds.
@@ -149,7 +165,11 @@ fn found_for_people(found: Unexpected<'_>) -> String {
 
 impl serde::de::Error for Problem {
     fn custom<T: fmt::Display>(message: T) -> Problem {
-        Problem::invalid(message.to_string())
+        let text = message.to_string();
+        match text.split_once(HELP_MARK) {
+            Some((message, help)) => Problem::invalid(message.to_owned()).with_help(help),
+            None => Problem::invalid(text),
+        }
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Problem {

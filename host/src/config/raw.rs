@@ -2,77 +2,166 @@
 //!
 //! Invariant: every struct refuses unknown keys, and no default stands here: they are in `default.toml`.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::config::inputs::Inputs;
+use crate::config::problem::Problem;
+use crate::config::ranges;
+use crate::config::source_time::{RawEventTime, RawWatermark};
 use crate::graph::Exchange;
 use crate::id::Name;
-use crate::units;
+use crate::protocol::restart::{Backoff, RestartBudget, RestartStrategy};
+use crate::protocol::{AlignmentOptions, Guarantee, OnError};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawJob {
     pub name: Name,
     pub guarantee: Guarantee,
-    #[serde(deserialize_with = "parallelism")]
+    #[serde(deserialize_with = "ranges::parallelism")]
     pub parallelism: u32,
-    #[serde(deserialize_with = "parallelism")]
+    #[serde(deserialize_with = "ranges::max_parallelism")]
     pub max_parallelism: u32,
-    #[serde(default, deserialize_with = "some_path")]
+    #[serde(default, deserialize_with = "ranges::some_path")]
     pub state_dir: Option<PathBuf>,
-}
-
-/// What the output holds after failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Guarantee {
-    /// Every input record's effect once, whatever fails.
-    ExactlyOnce,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCheckpoint {
-    #[serde(deserialize_with = "interval")]
+    #[serde(deserialize_with = "ranges::interval")]
     pub interval: Duration,
-    #[serde(deserialize_with = "min_pause")]
+    #[serde(deserialize_with = "ranges::pause")]
     pub min_pause: Duration,
-    #[serde(deserialize_with = "interval")]
+    #[serde(deserialize_with = "ranges::timeout")]
     pub timeout: Duration,
-    #[serde(deserialize_with = "retain")]
+    alignment: RawAlignment,
+    #[serde(deserialize_with = "ranges::pause")]
+    alignment_timeout: Duration,
+    #[serde(deserialize_with = "ranges::max_concurrent")]
+    pub max_concurrent: u32,
+    #[serde(deserialize_with = "ranges::retain")]
     pub retain: u32,
-    #[serde(default, deserialize_with = "some_path")]
+    #[serde(default, deserialize_with = "ranges::some_path")]
     pub store: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawAlignment {
+    Aligned,
+    Unaligned,
+}
+
+impl RawCheckpoint {
+    /// There is something to overtake where barriers hold inputs, and one barrier at a time overtakes.
+    pub fn alignment(&self, guarantee: Guarantee) -> Result<AlignmentOptions, Problem> {
+        let refuse =
+            |key: &str, message: String, help: &str| Err(Problem::invalid(message).with_help(help).inside(key));
+        match (self.alignment, guarantee) {
+            (RawAlignment::Aligned, _) if !self.alignment_timeout.is_zero() => refuse(
+                "alignment_timeout",
+                "aligned barriers wait without a limit, so there is nothing to limit".to_owned(),
+                "set alignment = \"unaligned\" too, so that a barrier overtakes after this time; or remove it",
+            ),
+            (RawAlignment::Aligned, _) => Ok(AlignmentOptions::Aligned),
+            (RawAlignment::Unaligned, Guarantee::AtLeastOnce) => refuse(
+                "alignment",
+                format!("with the guarantee {guarantee} barriers hold nothing, so there is nothing to overtake"),
+                "remove it, or set guarantee = \"exactly-once\" in [job]",
+            ),
+            (RawAlignment::Unaligned, Guarantee::AtMostOnce | Guarantee::ExactlyOnce) if self.max_concurrent > 1 => {
+                refuse(
+                    "max_concurrent",
+                    format!("{} unaligned checkpoints at once would hold each other's records", self.max_concurrent),
+                    "set it to 1, or set alignment = \"aligned\"",
+                )
+            }
+            (RawAlignment::Unaligned, Guarantee::AtMostOnce | Guarantee::ExactlyOnce) => {
+                Ok(AlignmentOptions::Unaligned { timeout: self.alignment_timeout })
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRestart {
+    strategy: RawStrategy,
+    #[serde(deserialize_with = "ranges::attempts")]
+    attempts: u32,
+    #[serde(deserialize_with = "ranges::delay")]
+    delay: Duration,
+    #[serde(deserialize_with = "ranges::delay")]
+    initial_delay: Duration,
+    #[serde(deserialize_with = "ranges::delay")]
+    max_delay: Duration,
+    #[serde(deserialize_with = "ranges::multiplier")]
+    multiplier: f64,
+    #[serde(deserialize_with = "ranges::jitter")]
+    jitter: f64,
+    #[serde(deserialize_with = "ranges::reset_after")]
+    reset_after: Duration,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawStrategy {
+    None,
+    FixedDelay,
+    ExponentialBackoff,
+}
+
+impl RawRestart {
+    pub fn strategy(&self) -> Result<RestartStrategy, Problem> {
+        let budget = RestartBudget { attempts: self.attempts, reset_after: self.reset_after };
+        match self.strategy {
+            RawStrategy::None => Ok(RestartStrategy::None),
+            RawStrategy::FixedDelay => Ok(RestartStrategy::FixedDelay { delay: self.delay, budget }),
+            RawStrategy::ExponentialBackoff if self.max_delay < self.initial_delay => {
+                let problem = Problem::invalid("it is shorter than initial_delay".to_owned());
+                Err(problem.with_help("delays grow from initial_delay to max_delay").inside("max_delay"))
+            }
+            RawStrategy::ExponentialBackoff => Ok(RestartStrategy::ExponentialBackoff(Backoff {
+                initial_delay: self.initial_delay,
+                max_delay: self.max_delay,
+                multiplier: self.multiplier,
+                jitter: self.jitter,
+                budget,
+            })),
+        }
+    }
 }
 
 /// The keys of a source that don't depend on its type.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSource {
-    #[serde(default, deserialize_with = "some_parallelism")]
+    #[serde(default, deserialize_with = "ranges::some_parallelism")]
     pub parallelism: Option<u32>,
+    pub event_time: RawEventTime,
+    pub watermark: RawWatermark,
 }
 
-pub(super) const SOURCE_KEYS: [&str; 1] = ["parallelism"];
+pub(super) const SOURCE_KEYS: [&str; 3] = ["parallelism", "event_time", "watermark"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawOperator {
-    #[serde(deserialize_with = "path")]
+    #[serde(deserialize_with = "ranges::path")]
     pub wasm: PathBuf,
     #[serde(default)]
     pub input: Option<Inputs>,
     #[serde(default)]
     pub inputs: Option<Inputs>,
-    #[serde(default, deserialize_with = "some_parallelism")]
+    #[serde(default, deserialize_with = "ranges::some_parallelism")]
     pub parallelism: Option<u32>,
     #[serde(default)]
     pub exchange: Option<Exchange>,
+    pub on_error: OnError,
     pub limits: RawLimits,
     /// Taken out before the rest is read; here so that it is among the known keys.
     #[serde(default, rename = "config")]
@@ -82,13 +171,13 @@ pub(super) struct RawOperator {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimits {
-    #[serde(deserialize_with = "memory_limit")]
+    #[serde(deserialize_with = "ranges::memory_limit")]
     pub memory: u64,
-    #[serde(deserialize_with = "call_limit")]
+    #[serde(deserialize_with = "ranges::call_limit")]
     pub call: Duration,
-    #[serde(deserialize_with = "output_limit")]
+    #[serde(deserialize_with = "ranges::output_limit")]
     pub output: u64,
-    #[serde(deserialize_with = "state_memory_limit")]
+    #[serde(deserialize_with = "ranges::state_memory_limit")]
     pub state_memory: u64,
 }
 
@@ -100,85 +189,8 @@ pub(super) struct RawSink {
     pub input: Option<Inputs>,
     #[serde(default)]
     pub inputs: Option<Inputs>,
-    #[serde(default, deserialize_with = "some_parallelism")]
+    #[serde(default, deserialize_with = "ranges::some_parallelism")]
     pub parallelism: Option<u32>,
 }
 
 pub(super) const SINK_KEYS: [&str; 3] = ["input", "inputs", "parallelism"];
-
-/// A path that leads somewhere.
-fn path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-    match String::deserialize(from)? {
-        empty if empty.is_empty() => Err(D::Error::custom("the path is empty")),
-        text if text.contains('\0') => Err(D::Error::custom("no path can hold a NUL")),
-        text => Ok(PathBuf::from(text)),
-    }
-}
-
-fn some_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-    path(from).map(Some)
-}
-
-fn within<T: PartialOrd, E: serde::de::Error>(value: T, least: T, most: T, say: fn(&T) -> String) -> Result<T, E> {
-    if least <= value && value <= most {
-        Ok(value)
-    } else {
-        let (value, least, most) = (say(&value), say(&least), say(&most));
-        Err(E::custom(format_args!("{value} is outside of {least} to {most}")))
-    }
-}
-
-fn number<T: Display>(value: &T) -> String {
-    value.to_string()
-}
-
-fn time(value: &Duration) -> String {
-    units::duration::format(*value)
-}
-
-fn bytes(value: &u64) -> String {
-    units::size::format(*value)
-}
-
-/// Key groups have 16 bits, and 32,768 is the most there can be.
-fn parallelism<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    within(i64::deserialize(from)?, 1, 32_768, number).map(|number| number as u32)
-}
-
-fn some_parallelism<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    parallelism(from).map(Some)
-}
-
-fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    within(i64::deserialize(from)?, 1, 1_000, number).map(|number| number as u32)
-}
-
-const DAY: Duration = Duration::from_secs(86_400);
-
-fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    within(units::duration::deserialize(from)?, Duration::from_millis(1), 30 * DAY, time)
-}
-
-fn min_pause<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    within(units::duration::deserialize(from)?, Duration::ZERO, 30 * DAY, time)
-}
-
-/// Less than a megabyte holds no guest's stack; a 32-bit memory has no more than four gigabytes.
-fn memory_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    within(units::size::deserialize(from)?, 1 << 20, 4 << 30, bytes)
-}
-
-/// What a call writes has to fit; more than 2 GiB no offset reaches.
-fn state_memory_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    within(units::size::deserialize(from)?, 64 << 10, 2 << 30, bytes)
-}
-
-/// A call can only be ended at a tick of the engine's clock, which are 10 ms apart.
-fn call_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    within(units::duration::deserialize(from)?, Duration::from_millis(10), DAY, time)
-}
-
-/// Offsets in a batch have 32 bits.
-fn output_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    within(units::size::deserialize(from)?, 1 << 10, 4 << 30, bytes)
-}

@@ -1,11 +1,13 @@
 //! Job files, good and bad: each key misspelt, each value of a wrong type or out of its range.
 
+mod options;
+
 use std::path::Path;
 use std::time::Duration;
 
 use super::*;
 use crate::connector::{SinkOptions, SourceOptions};
-use crate::graph::{Exchange, InputRef, Plan};
+use crate::graph::{Exchange, InputPlace, InputRef, Plan};
 use crate::guest::Limits;
 use crate::id::Name;
 
@@ -72,7 +74,7 @@ fn a_word_count_gets_its_defaults_and_paths_beside_the_job_file() {
     assert_eq!(file.checkpoint.retain, 3);
     let split = &file.operators[&name("split")];
     assert_eq!(split.wasm, Path::new("jobs/split.wasm"));
-    assert_eq!(split.inputs, [InputRef { from: name("text"), port: None, input: 0 }]);
+    assert_eq!(split.inputs, [InputRef { from: name("text"), port: None, input: InputPlace::Number(0) }]);
     assert_eq!((split.parallelism, split.exchange, split.config_json.as_str()), (1, None, "{}"));
     assert_eq!(split.limits, Limits::default());
     Plan::check_shape(&file.graph()).expect("a good graph");
@@ -116,8 +118,11 @@ fn every_key_can_be_set() {
     assert_eq!((parallelisms("split"), parallelisms("count")), (4, 2));
     let count = &file.operators[&name("count")];
     assert_eq!(count.exchange, Some(Exchange::Hash));
-    let input =
-        |from: &str, port: Option<&str>, input| InputRef { from: name(from), port: port.map(str::to_owned), input };
+    let input = |from: &str, port: Option<&str>, input| InputRef {
+        from: name(from),
+        port: port.map(str::to_owned),
+        input: InputPlace::Number(input),
+    };
     assert_eq!(count.inputs, [input("split", None, 0), input("text", None, 1), input("split", Some("late"), 1)]);
     assert_eq!(count.config_json, r#"{"any":{"thing":[1,"x"]},"at":"1979-05-27","big":9223372036854775808}"#);
     assert_eq!(count.limits.call_timeout, Duration::from_millis(500));
@@ -172,7 +177,7 @@ fn every_key_misspelt_is_refused_with_its_line_and_the_key_that_was_meant() {
 
 #[test]
 fn the_full_job_file_has_every_known_key() {
-    for section in ["[job]", "[checkpoint]", "[source.", "[operator.", "[sink."] {
+    for section in ["[job]", "[checkpoint]", "[restart]", "[source.", "[operator.", "[sink."] {
         for (number, line) in FULL.lines().enumerate().filter(|(_, line)| line.starts_with(section)) {
             if line.contains(".config") {
                 continue;
@@ -184,7 +189,7 @@ fn the_full_job_file_has_every_known_key() {
             let ConfigError::UnknownKey { known, .. } = &error else { panic!("{line}: {error}") };
             let table = FULL.lines().skip(number + 1).take_while(|line| !line.starts_with('['));
             let set = table.flat_map(keys_of).collect::<Vec<_>>();
-            let subtables = ["limits", "config", "input", "inputs"];
+            let subtables = ["limits", "config", "input", "inputs", "event_time", "watermark"];
             for key in known.iter().filter(|key| !subtables.contains(&key.as_str())) {
                 assert!(set.contains(&key.as_str()), "full.toml lacks {key} in {line}");
             }
@@ -212,9 +217,14 @@ fn every_value_of_a_wrong_type_is_refused_with_its_key_and_line() {
             let error = parse(&changed.join("\n")).expect_err(&line);
             let (place, path) = match &error {
                 ConfigError::WrongType { place, key, .. } | ConfigError::Invalid { place, key, .. } => (place, key),
+                // These take tables as well.
+                ConfigError::UnknownKey { place, table, .. } if key.trim() == "event_time" => (place, &table.0),
                 other => panic!("{line} instead of {value}: {other}"),
             };
-            assert_eq!((path, place.line), (&format!("{section}.{}", key.trim()), Some(number + 1)), "{error}");
+            let expected = format!("{section}.{}", key.trim());
+            let inside = expected.ends_with("inputs") || expected.ends_with("input");
+            assert!(*path == expected || inside && path.starts_with(&expected), "{error}");
+            assert_eq!(place.line, Some(number + 1), "{error}");
         }
     }
 }
@@ -223,9 +233,9 @@ fn every_value_of_a_wrong_type_is_refused_with_its_key_and_line() {
 fn wrong_values_are_told_with_what_is_allowed() {
     refused(
         "[job]",
-        "[job]\nguarantee = 'at-least-once'",
-        "jobs/job.toml:3: job.guarantee = \"at-least-once\" is not known",
-        "it can be: exactly-once",
+        "[job]\nguarantee = 'at-lest-once'",
+        "jobs/job.toml:3: job.guarantee = \"at-lest-once\" is not known",
+        "did you mean 'at-least-once'? (it can be: at-most-once, at-least-once, exactly-once)",
     );
     refused("[job]", "[job]\nparallelism = 0", "jobs/job.toml:3: job.parallelism: 0 is outside of 1 to 32768", "");
     refused(
@@ -277,7 +287,7 @@ fn wrong_values_are_told_with_what_is_allowed() {
         "input = \"text\"",
         "input = \"text\"\nexchange = 'hsah'",
         "jobs/job.toml:12: operator.split.exchange = \"hsah\" is not known",
-        "did you mean 'hash'? (it can be: forward, hash, rebalance)",
+        "did you mean 'hash'? (it can be: forward, hash, rebalance, broadcast)",
     );
     refused(
         "input = \"text\"",
@@ -371,7 +381,7 @@ fn wrong_inputs_are_told() {
     refused(
         input,
         "inputs = [[[\"text\"]]]",
-        "jobs/job.toml:11: operator.split.inputs[0]: lists of inputs nest no deeper than two levels",
+        "jobs/job.toml:11: operator.split.inputs[0][0]: lists of inputs nest no deeper than two levels",
         "",
     );
 }
@@ -386,7 +396,7 @@ fn what_is_no_job_file_is_told_with_its_line() {
     assert_eq!(refusal("job = 1").0, "jobs/job.toml:1: job is 1; it must be a table");
     let (message, help) = refusal("[jobs]\nname = \"a\"");
     assert_eq!(message, "jobs/job.toml:1: unknown key 'jobs' in the job file");
-    assert_eq!(help, "did you mean 'job'? (the keys here are: job, checkpoint, source, operator, sink)");
+    assert_eq!(help, "did you mean 'job'? (the keys here are: job, checkpoint, restart, source, operator, sink)");
 }
 
 #[test]

@@ -26,8 +26,14 @@ impl Parts {
     pub fn of(node: Node, common_keys: &[&str], defaults: &Table) -> Parts {
         let Value::Table(mut table) = node.value else { unreachable!("only a table is taken apart") };
         let tag = table.remove(TYPE_KEY);
-        let (common, mut own): (Table, Table) =
-            table.into_iter().partition(|(key, _)| common_keys.contains(&key.as_str()));
+        let (mut common, mut own): (Table, Table) = table
+            .into_iter()
+            .partition(|(key, node)| common_keys.contains(&key.as_str()) && !is_of_the_type(key, node, tag.as_ref()));
+        for key in common_keys {
+            if let Some(default) = defaults.get(*key) {
+                fill(&mut common, &Table::from([((*key).to_owned(), default.clone())]));
+            }
+        }
         let misspelt = own.iter().find(|(key, _)| nearest(key, [TYPE_KEY]).is_some());
         let kind = Kind { misspelt: misspelt.map(|(key, node)| (key.clone(), node.clone())), tag };
         if let Some(Value::Text(name)) = kind.tag.as_ref().map(|tag| &tag.value)
@@ -45,6 +51,12 @@ impl Parts {
         let span = own.get(bad.key).and_then(|node| node.span.clone()).or(self.own.span.clone());
         Problem::invalid(format!("{} can't be used: {}", bad.value, bad.reason)).at(span).inside(bad.key)
     }
+}
+
+/// Records of a generator may have event times of its own making, which a text says; a table says where any source has them.
+fn is_of_the_type(key: &str, node: &Node, tag: Option<&Node>) -> bool {
+    let is_generator = tag.is_some_and(|tag| matches!(&tag.value, Value::Text(name) if name == "generator"));
+    is_generator && key == "event_time" && matches!(node.value, Value::Text(_))
 }
 
 /// What a table says of its type.
@@ -78,7 +90,9 @@ impl Kind {
 pub(super) fn read_own<T: for<'de> Deserialize<'de>>(own: &Node, common_keys: &[&str]) -> Result<T, Problem> {
     read(own).map_err(|mut problem| {
         if let (true, ProblemKind::UnknownKey { known, .. }) = (problem.key_path().is_empty(), &mut problem.kind) {
-            known.extend(common_keys.iter().chain(&[TYPE_KEY]).map(|key| (*key).to_owned()));
+            let others = common_keys.iter().chain(&[TYPE_KEY]).filter(|key| !known.iter().any(|known| known == *key));
+            let others = others.map(|key| (*key).to_owned()).collect::<Vec<_>>();
+            known.extend(others);
         }
         problem
     })

@@ -5,10 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::graph::edges::edges;
+use crate::graph::warnings::warnings;
 use crate::graph::{
-    Edge, Exchange, Graph, GraphError, InputRef, Node, NodeId, NodeKind, OperatorFacts, Warning, nearest,
+    DEAD_LETTERS, Edge, Exchange, Graph, GraphError, InputFacts, InputRef, Node, NodeKind, OperatorFacts, Warning,
+    nearest,
 };
 use crate::id::Name;
+use crate::protocol::OnError;
 
 pub(super) struct Checked {
     pub nodes: Vec<Node>,
@@ -17,14 +21,15 @@ pub(super) struct Checked {
 }
 
 /// A node with what the job file says of it.
-struct Draft<'a> {
-    node: Node,
-    inputs: &'a [InputRef],
-    exchange: Option<Exchange>,
+pub(super) struct Draft<'a> {
+    pub node: Node,
+    pub inputs: &'a [InputRef],
+    pub exchange: Option<Exchange>,
+    on_error: OnError,
 }
 
 impl Draft<'_> {
-    fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self.node.kind {
             NodeKind::Source => "source",
             NodeKind::Operator => "operator",
@@ -45,20 +50,32 @@ pub(super) fn check(graph: &Graph, facts: &BTreeMap<Name, OperatorFacts>) -> Res
         if draft.node.kind == NodeKind::Operator {
             let name = draft.node.name.clone();
             let facts = facts.get(&name).ok_or(GraphError::NoFacts { name })?;
-            draft.node.outputs.clone_from(&facts.outputs);
-            draft.node.keyed = facts.keyed;
+            fill_in(draft, facts)?;
         }
     }
-    let mut edges = Vec::new();
-    for (place, draft) in drafts.iter().enumerate() {
-        for input in draft.inputs {
-            edges.push(edge(&drafts, NodeId(place), input)?);
-        }
+    let edges = edges(&drafts)?;
+    let nodes = drafts.into_iter().map(|draft| draft.node).collect::<Vec<_>>();
+    let warnings = warnings(graph, &nodes, &edges);
+    Ok(Checked { nodes, edges, warnings })
+}
+
+/// Fills in what an operator says of itself, and the output for what it can't process.
+fn fill_in(draft: &mut Draft<'_>, facts: &OperatorFacts) -> Result<(), GraphError> {
+    let node = &mut draft.node;
+    if facts.outputs.iter().any(|output| output == DEAD_LETTERS) {
+        return Err(GraphError::ReservedOutput { name: node.name.clone() });
     }
-    edges.sort_unstable();
-    check_doubles(&drafts, &edges)?;
-    let warnings = unread_ports(&drafts, &edges);
-    Ok(Checked { nodes: drafts.into_iter().map(|draft| draft.node).collect(), edges, warnings })
+    node.outputs.clone_from(&facts.outputs);
+    node.inputs.clone_from(&facts.inputs);
+    node.keyed = facts.keyed;
+    node.dead_letters = match draft.on_error {
+        OnError::Fail | OnError::Skip => None,
+        OnError::DeadLetter => {
+            node.outputs.push(DEAD_LETTERS.to_owned());
+            Some(facts.outputs.len() as u32)
+        }
+    };
+    Ok(())
 }
 
 /// The nodes in the order of the stream, with nothing filled in of what operators say themselves.
@@ -81,19 +98,23 @@ fn shape(graph: &Graph) -> Result<Vec<Draft<'_>>, GraphError> {
 /// Sources, operators and sinks as one list, ordered by kind and name.
 fn drafts(graph: &Graph) -> Vec<Draft<'_>> {
     fn node(name: &Name, kind: NodeKind, parallelism: u32) -> Node {
-        Node { name: name.clone(), kind, parallelism, outputs: Vec::new(), keyed: false }
+        let (outputs, inputs) = (Vec::new(), Vec::new());
+        Node { name: name.clone(), kind, parallelism, outputs, inputs, keyed: false, dead_letters: None }
     }
+    let on_error = OnError::Fail;
     let sources = graph.sources.iter().map(|source| {
         let node = Node { outputs: vec![String::new()], ..node(&source.name, NodeKind::Source, source.parallelism) };
-        Draft { node, inputs: &[], exchange: None }
+        Draft { node, inputs: &[], exchange: None, on_error }
     });
     let operators = graph.operators.iter().map(|operator| {
         let node = node(&operator.name, NodeKind::Operator, operator.parallelism);
-        Draft { node, inputs: &operator.inputs, exchange: operator.exchange }
+        let on_error = operator.on_error;
+        Draft { node, inputs: &operator.inputs, exchange: operator.exchange, on_error }
     });
     let sinks = graph.sinks.iter().map(|sink| {
-        let node = node(&sink.name, NodeKind::Sink, sink.parallelism);
-        Draft { node, inputs: &sink.inputs, exchange: None }
+        let inputs = vec![InputFacts { name: String::new(), broadcast: false }];
+        let node = Node { inputs, ..node(&sink.name, NodeKind::Sink, sink.parallelism) };
+        Draft { node, inputs: &sink.inputs, exchange: None, on_error }
     });
     let mut drafts = sources.chain(operators).chain(sinks).collect::<Vec<_>>();
     drafts.sort_by(|a, b| (a.node.kind, &a.node.name).cmp(&(b.node.kind, &b.node.name)));
@@ -195,49 +216,6 @@ fn cycle(stuck: &[Draft<'_>]) -> GraphError {
     GraphError::Cycle { names }
 }
 
-/// The edge of one input of node `to`.
-fn edge(drafts: &[Draft<'_>], to: NodeId, input: &InputRef) -> Result<Edge, GraphError> {
-    let reader = &drafts[to.0];
-    let (kind, name, from_name) = (reader.kind(), reader.node.name.clone(), input.from.clone());
-    let from = drafts.iter().position(|draft| draft.node.name == input.from).expect("inputs were checked");
-    let writer = &drafts[from].node;
-    let port = match &input.port {
-        None => Some(0),
-        // A source's one output has no name, so it isn't found by one.
-        Some(port) => writer.outputs.iter().position(|output| output == port && !output.is_empty()),
-    };
-    let Some(port) = port else {
-        let port = input.port.clone().unwrap_or_default();
-        let ports = writer.outputs.iter().filter(|output| !output.is_empty()).cloned().collect::<Vec<_>>();
-        let nearest = nearest(&port, ports.iter().map(String::as_str)).map(str::to_owned);
-        return Err(GraphError::UnknownPort { kind, name, from: from_name, port, ports, nearest });
-    };
-    let input_number = match reader.node.kind {
-        NodeKind::Source | NodeKind::Sink => 0,
-        NodeKind::Operator => input.input,
-    };
-    let exchange = exchange(reader, writer)?;
-    Ok(Edge { from: NodeId(from), port: port as u32, to, input: input_number, exchange })
-}
-
-/// Hash where there is keyed state; else what the job file asks for; else forward where it is possible.
-fn exchange(reader: &Draft<'_>, writer: &Node) -> Result<Exchange, GraphError> {
-    let equal = reader.node.parallelism == writer.parallelism;
-    let (name, parallelism) = (reader.node.name.clone(), reader.node.parallelism);
-    match reader.exchange {
-        Some(Exchange::Hash) => Ok(Exchange::Hash),
-        Some(asked) if reader.node.keyed => Err(GraphError::KeyedExchange { name, asked }),
-        None if reader.node.keyed => Ok(Exchange::Hash),
-        Some(Exchange::Forward) if !equal => {
-            let (from, from_parallelism) = (writer.name.clone(), writer.parallelism);
-            Err(GraphError::UnequalForward { name, parallelism, from, from_parallelism })
-        }
-        Some(asked) => Ok(asked),
-        None if equal => Ok(Exchange::Forward),
-        None => Ok(Exchange::Rebalance),
-    }
-}
-
 /// Every source and operator is read by somebody.
 fn check_read(drafts: &[Draft<'_>]) -> Result<(), GraphError> {
     let read = drafts.iter().flat_map(|draft| draft.inputs).map(|input| &input.from).collect::<BTreeSet<_>>();
@@ -245,25 +223,4 @@ fn check_read(drafts: &[Draft<'_>]) -> Result<(), GraphError> {
         None => Ok(()),
         Some(draft) => Err(GraphError::NotRead { kind: draft.kind(), name: draft.node.name.clone() }),
     }
-}
-
-/// No input reads an output twice. Takes sorted edges.
-fn check_doubles(drafts: &[Draft<'_>], edges: &[Edge]) -> Result<(), GraphError> {
-    let same = |pair: &&[Edge]| Edge { exchange: pair[1].exchange, ..pair[0] } == pair[1];
-    match edges.windows(2).find(same) {
-        None => Ok(()),
-        Some(pair) => {
-            let (reader, from) = (&drafts[pair[0].to.0], drafts[pair[0].from.0].node.name.clone());
-            Err(GraphError::ReadsTwice { kind: reader.kind(), name: reader.node.name.clone(), from })
-        }
-    }
-}
-
-fn unread_ports(drafts: &[Draft<'_>], edges: &[Edge]) -> Vec<Warning> {
-    let operators = drafts.iter().enumerate().filter(|(_, draft)| draft.node.kind == NodeKind::Operator);
-    let unread = operators.flat_map(|(place, draft)| {
-        let is_read = move |port| edges.iter().any(|edge| edge.from.0 == place && edge.port == port);
-        (0u32..).zip(&draft.node.outputs).filter(move |(port, _)| !is_read(*port)).map(move |(_, port)| (draft, port))
-    });
-    unread.map(|(draft, port)| Warning::OutputNotRead { name: draft.node.name.clone(), port: port.clone() }).collect()
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariant: every message names the source, operator or sink, and `help` says what to change.
 
-use crate::graph::Exchange;
+use crate::graph::{DEAD_LETTERS, Delivery, Exchange};
 use crate::id::Name;
+use crate::protocol::Guarantee;
 
 /// A job that can't be planned. Whoever wrote the job file can mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +50,22 @@ pub enum GraphError {
         "operator '{name}' has a parallelism of {parallelism} and '{from}' one of {from_parallelism}, so its exchange can't be forward"
     )]
     UnequalForward { name: Name, parallelism: u32, from: Name, from_parallelism: u32 },
+    #[error("operator '{name}' declares the output dead-letters, which is the host's own name")]
+    ReservedOutput { name: Name },
+    #[error("{kind} '{name}' reads the dead letters of '{from}', which makes none")]
+    NoDeadLetters { kind: &'static str, name: Name, from: Name },
+    #[error("nobody reads the dead letters of operator '{name}'")]
+    DeadLettersNotRead { name: Name },
+    #[error("operator '{name}' is given {given} inputs and has {}: {}", .inputs.len(), .inputs.join(", "))]
+    TooManyInputs { name: Name, given: u32, inputs: Vec<String> },
+    #[error("operator '{name}' has no input '{input}'")]
+    NoSuchInput { name: Name, input: String, inputs: Vec<String>, nearest: Option<String> },
+    #[error("nobody feeds input '{input}' of operator '{name}'")]
+    InputNotFed { name: Name, input: String, inputs: Vec<String> },
+    #[error("input '{input}' of operator '{name}' is a broadcast, so its exchange can't be {asked}")]
+    BroadcastExchange { name: Name, input: String, asked: Exchange },
+    #[error("the job asks for {asked}, and the path {} gives {given}: {why}", arrows(.path))]
+    Guarantee { asked: Guarantee, given: Delivery, path: Vec<Name>, why: &'static str },
     #[error("nothing is known of operator '{name}'")]
     NoFacts { name: Name },
 }
@@ -62,6 +79,28 @@ impl GraphError {
             Self::DuplicateName { .. } => "sources, operators and sinks share their names: rename one of them".into(),
             Self::Parallelism { .. } => {
                 "lower the parallelism, or raise job.max_parallelism (only before the job's first run: it is part of its state)".into()
+            }
+            Self::ReservedOutput { .. } => {
+                "let the operator name that output otherwise; what on_error = \"dead-letter\" puts out has this name".into()
+            }
+            Self::NoDeadLetters { from, .. } => {
+                format!("set on_error = \"dead-letter\" in [operator.{from}], or don't read them")
+            }
+            Self::DeadLettersNotRead { name } => {
+                format!("make '{name}:{DEAD_LETTERS}' the input of a sink, or set on_error = \"skip\" in [operator.{name}]")
+            }
+            Self::TooManyInputs { inputs, .. } if inputs.len() == 1 => {
+                "to feed the one input from several, write a list in the list: inputs = [[\"a\", \"b\"]]".into()
+            }
+            Self::TooManyInputs { inputs, .. } => format!("name them: {}", named_inputs(inputs)),
+            Self::NoSuchInput { nearest: Some(nearest), inputs, .. } => {
+                format!("did you mean '{nearest}'? Its inputs are: {}", inputs.join(", "))
+            }
+            Self::NoSuchInput { inputs, .. } => format!("its inputs are: {}", inputs.join(", ")),
+            Self::InputNotFed { name, inputs, .. } => format!("feed each of them in [operator.{name}]: {}", named_inputs(inputs)),
+            Self::BroadcastExchange { .. } => "remove its exchange; the plan chooses broadcast".into(),
+            Self::Guarantee { given, .. } => {
+                format!("set guarantee = \"{given}\" in [job], or take a source that can be replayed")
             }
             Self::NotFed { kind, name } => format!("give [{kind}.{name}] an input, for example input = \"NAME\", or remove it"),
             Self::UnknownInput { nearest: Some(nearest), .. } => format!("did you mean '{nearest}'?"),
@@ -81,6 +120,9 @@ impl GraphError {
             Self::NotRead { kind, name } => {
                 format!("make '{name}' the input of an operator or sink (a sink of type null discards), or remove [{kind}.{name}]")
             }
+            Self::KeyedExchange { asked: Exchange::Forward, .. } => {
+                "remove its exchange; the plan chooses hash (forward is safe only from one subtask to one subtask)".into()
+            }
             Self::KeyedExchange { .. } => "remove its exchange; the plan chooses hash".into(),
             Self::UnequalForward { .. } => "make the two equal, or take the exchange rebalance".into(),
             Self::NoFacts { .. } => "load its plugin before planning; this is an error of the host".into(),
@@ -94,6 +136,22 @@ impl GraphError {
 pub enum Warning {
     #[error("nobody reads output '{port}' of operator '{name}': its records are dropped")]
     OutputNotRead { name: Name, port: String },
+    #[error("'{name}' reads '{from}' by broadcast: each record is processed {times} times, once by each subtask")]
+    Multiplied { name: Name, from: Name, times: u32 },
+    #[error(
+        "operator '{name}' gets no watermark before source '{silent}' ends, which makes none: give [source.{silent}.watermark] a strategy or an idle_timeout"
+    )]
+    NoWatermark { name: Name, silent: Name },
+    #[error(
+        "a file of source '{name}' that stops growing holds the watermark back for ever: set idle_timeout in [source.{name}.watermark]"
+    )]
+    SilentSplits { name: Name },
+}
+
+/// How inputs are told apart in a job file.
+fn named_inputs(inputs: &[String]) -> String {
+    let named = inputs.iter().map(|input| format!("{input} = \"NAME\"")).collect::<Vec<_>>();
+    format!("inputs = {{ {} }}", named.join(", "))
 }
 
 fn arrows(names: &[Name]) -> String {

@@ -2,11 +2,12 @@
 //!
 //! Invariant: exactly-once is only claimed where the source can be replayed and the sink shows nothing before it is decided.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::graph::{Graph, NodeId, NodeKind, Plan, SinkCommit};
+use crate::graph::{Graph, GraphError, NodeId, NodeKind, Plan, SinkCommit};
 use crate::id::Name;
+use crate::protocol::Guarantee;
 
 /// More paths than this are not told one by one; a ladder of branches has exponentially many.
 const PATHS_MAX: usize = 64;
@@ -15,6 +16,7 @@ const PATHS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Delivery {
     AtMostOnce,
+    AtLeastOnce,
     ExactlyOnce,
     /// There is no output.
     Nothing,
@@ -24,6 +26,7 @@ impl fmt::Display for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Delivery::AtMostOnce => "at-most-once",
+            Delivery::AtLeastOnce => "at-least-once",
             Delivery::ExactlyOnce => "exactly-once",
             Delivery::Nothing => "nothing",
         })
@@ -40,21 +43,64 @@ pub struct PathGuarantee {
 
 /// The paths of a plan (64 at most), and whether there are more.
 pub fn guarantees(graph: &Graph, plan: &Plan) -> (Vec<PathGuarantee>, bool) {
-    let replayable = graph.sources.iter().map(|source| (&source.name, source.replayable)).collect::<BTreeMap<_, _>>();
-    let commits = graph.sinks.iter().map(|sink| (&sink.name, sink.commit)).collect::<BTreeMap<_, _>>();
     let mut paths = Vec::new();
-    let sources = (0..plan.nodes.len()).map(NodeId).filter(|&id| plan.node(id).kind == NodeKind::Source);
-    for source in sources {
+    for source in sources(plan) {
         walk(plan, &mut vec![source], &mut paths);
     }
     let more = paths.len() > PATHS_MAX;
     paths.truncate(PATHS_MAX);
-    let told = paths.into_iter().map(|path| {
-        let names = path.iter().map(|&id| plan.node(id).name.clone()).collect::<Vec<_>>();
-        let (delivery, why) = delivery(replayable[&names[0]], commits[&names[names.len() - 1]]);
-        PathGuarantee { names, delivery, why }
-    });
-    (told.collect(), more)
+    (paths.iter().map(|path| guarantee(graph, plan, path)).collect(), more)
+}
+
+/// No path gives less than the job asks for.
+pub(super) fn check_guarantee(graph: &Graph, plan: &Plan) -> Result<(), GraphError> {
+    let asked = graph.guarantee;
+    for source in sources(plan) {
+        // What a path gives depends on its two ends alone, so that one path to each sink tells all.
+        let mut seen = BTreeSet::new();
+        let mut paths = vec![vec![source]];
+        while let Some(path) = paths.pop() {
+            let end = path[path.len() - 1];
+            if !seen.insert(end) {
+                continue;
+            }
+            if plan.node(end).kind == NodeKind::Sink {
+                let PathGuarantee { names, delivery: given, why } = guarantee(graph, plan, &path);
+                if given < Delivery::from(asked) {
+                    return Err(GraphError::Guarantee { asked, given, path: names, why });
+                }
+            }
+            paths.extend(readers(plan, end).into_iter().map(|reader| [&path[..], &[reader]].concat()));
+        }
+    }
+    Ok(())
+}
+
+impl From<Guarantee> for Delivery {
+    fn from(guarantee: Guarantee) -> Delivery {
+        match guarantee {
+            Guarantee::AtMostOnce => Delivery::AtMostOnce,
+            Guarantee::AtLeastOnce => Delivery::AtLeastOnce,
+            Guarantee::ExactlyOnce => Delivery::ExactlyOnce,
+        }
+    }
+}
+
+fn sources(plan: &Plan) -> impl Iterator<Item = NodeId> {
+    (0..plan.nodes.len()).map(NodeId).filter(|&id| plan.node(id).kind == NodeKind::Source)
+}
+
+fn readers(plan: &Plan, node: NodeId) -> BTreeSet<NodeId> {
+    plan.edges.iter().filter(|edge| edge.from == node).map(|edge| edge.to).collect()
+}
+
+fn guarantee(graph: &Graph, plan: &Plan, path: &[NodeId]) -> PathGuarantee {
+    let names = path.iter().map(|&id| plan.node(id).name.clone()).collect::<Vec<_>>();
+    let (first, last) = (&names[0], &names[names.len() - 1]);
+    let source = graph.sources.iter().find(|source| source.name == *first).expect("a path begins at a source");
+    let sink = graph.sinks.iter().find(|sink| sink.name == *last).expect("a path ends at a sink");
+    let (delivery, why) = delivery(graph.guarantee, source.replayable, sink.commit);
+    PathGuarantee { names, delivery, why }
 }
 
 /// Extends a path in all ways; stops when there are more than will be told.
@@ -64,8 +110,7 @@ fn walk(plan: &Plan, path: &mut Vec<NodeId>, paths: &mut Vec<Vec<NodeId>>) {
         paths.push(path.clone());
         return;
     }
-    let readers = plan.edges.iter().filter(|edge| edge.from == end).map(|edge| edge.to).collect::<BTreeSet<_>>();
-    for reader in readers {
+    for reader in readers(plan, end) {
         if paths.len() > PATHS_MAX {
             return;
         }
@@ -75,15 +120,22 @@ fn walk(plan: &Plan, path: &mut Vec<NodeId>, paths: &mut Vec<Vec<NodeId>>) {
     }
 }
 
-fn delivery(replayable: bool, commit: SinkCommit) -> (Delivery, &'static str) {
-    match (commit, replayable) {
+fn delivery(asked: Guarantee, replayable: bool, commit: SinkCommit) -> (Delivery, &'static str) {
+    match (commit, asked) {
         (SinkCommit::Discarded, _) => (Delivery::Nothing, "the sink discards what it gets"),
-        (SinkCommit::TwoPhase, true) => (
+        (SinkCommit::TwoPhase, Guarantee::AtMostOnce) => {
+            (Delivery::AtMostOnce, "progress is recorded before records are processed, so that none is processed again")
+        }
+        (SinkCommit::TwoPhase, _) if !replayable => {
+            (Delivery::AtMostOnce, "the source can't be replayed, so what a failure interrupts is lost")
+        }
+        (SinkCommit::TwoPhase, Guarantee::AtLeastOnce) => (
+            Delivery::AtLeastOnce,
+            "the source is replayed from the checkpoint, and barriers hold no input: what came behind one may come again",
+        ),
+        (SinkCommit::TwoPhase, Guarantee::ExactlyOnce) => (
             Delivery::ExactlyOnce,
             "the source is replayed from the checkpoint, and the sink shows an epoch only after its checkpoint is published",
         ),
-        (SinkCommit::TwoPhase, false) => {
-            (Delivery::AtMostOnce, "the source can't be replayed, so what a failure interrupts is lost")
-        }
     }
 }

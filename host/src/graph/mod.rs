@@ -5,14 +5,22 @@
 
 mod chain;
 mod check;
+mod edges;
 mod error;
 mod guarantee;
 mod plan;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 pub use error::{GraphError, Warning, nearest};
 pub use guarantee::{Delivery, PathGuarantee, guarantees};
 pub use plan::{Chain, ChainId, Channel, Edge, EdgeId, Exchange, Node, NodeId, NodeKind, Plan, Task};
-pub use spec::{Graph, InputFacts, InputRef, OperatorFacts, OperatorSpec, SinkCommit, SinkSpec, SourceSpec};
+pub use spec::{
+    Graph, InputFacts, InputPlace, InputRef, OperatorFacts, OperatorSpec, SinkCommit, SinkSpec, SourceSpec, SourceTime,
+};
+
+/// The output of an operator with the policy dead-letter that takes the records that it couldn't process. No operator may
+/// declare one of this name.
+pub const DEAD_LETTERS: &str = "dead-letters";

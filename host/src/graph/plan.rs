@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::graph::chain::chains;
 use crate::graph::check::{check, check_shape};
-use crate::graph::{Graph, GraphError, OperatorFacts, Warning};
+use crate::graph::guarantee::check_guarantee;
+use crate::graph::{Graph, GraphError, InputFacts, OperatorFacts, Warning};
 use crate::id::{Name, TaskId};
 
 /// A place in [`Plan::nodes`].
@@ -50,8 +51,24 @@ pub struct Node {
     pub parallelism: u32,
     /// The names of its outputs: one without a name for a source, none for a sink.
     pub outputs: Vec<String>,
-    /// Whether it has keyed state.
+    /// Its inputs: none for a source, one without a name for a sink.
+    pub inputs: Vec<InputFacts>,
+    /// Whether it keeps state or timers by key.
     pub keyed: bool,
+    /// Which of its outputs takes the records that it couldn't process; the last one, if any.
+    pub dead_letters: Option<u32>,
+}
+
+impl Node {
+    /// What an edge from one of its outputs is told apart by, where there are several.
+    pub fn output_name(&self, port: u32) -> Option<&str> {
+        self.outputs.get(port as usize).filter(|_| self.outputs.len() > 1).map(String::as_str)
+    }
+
+    /// The same for its inputs.
+    pub fn input_name(&self, input: u32) -> Option<&str> {
+        self.inputs.get(input as usize).filter(|_| self.inputs.len() > 1).map(|input| input.name.as_str())
+    }
 }
 
 /// How records are dealt to the subtasks of the reader.
@@ -64,6 +81,8 @@ pub enum Exchange {
     Hash,
     /// To all subtasks in turn.
     Rebalance,
+    /// Everything to every subtask.
+    Broadcast,
 }
 
 impl fmt::Display for Exchange {
@@ -72,6 +91,7 @@ impl fmt::Display for Exchange {
             Exchange::Forward => "forward",
             Exchange::Hash => "hash",
             Exchange::Rebalance => "rebalance",
+            Exchange::Broadcast => "broadcast",
         })
     }
 }
@@ -148,7 +168,9 @@ impl Plan {
     pub fn new(graph: &Graph, facts: &BTreeMap<Name, OperatorFacts>) -> Result<Plan, GraphError> {
         let checked = check(graph, facts)?;
         let chains = chains(&checked.nodes, &checked.edges);
-        Ok(Plan { nodes: checked.nodes, edges: checked.edges, chains, warnings: checked.warnings })
+        let plan = Plan { nodes: checked.nodes, edges: checked.edges, chains, warnings: checked.warnings };
+        check_guarantee(graph, &plan)?;
+        Ok(plan)
     }
 
     pub fn node(&self, id: NodeId) -> &Node {

@@ -5,12 +5,14 @@
 
 use crate::graph::Exchange;
 use crate::id::Name;
-use crate::protocol::MaxParallelism;
+use crate::protocol::{Guarantee, MaxParallelism, OnError};
 
 /// The shape of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     pub max_parallelism: MaxParallelism,
+    /// What is asked of every path from a source to a sink.
+    pub guarantee: Guarantee,
     pub sources: Vec<SourceSpec>,
     pub operators: Vec<OperatorSpec>,
     pub sinks: Vec<SinkSpec>,
@@ -22,6 +24,18 @@ pub struct SourceSpec {
     pub parallelism: u32,
     /// Whether it gives the same records again from a remembered position.
     pub replayable: bool,
+    pub event_time: SourceTime,
+}
+
+/// What a source does for event time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceTime {
+    /// Whether it makes watermarks before it ends.
+    pub watermarks: bool,
+    /// Whether it, or a split of it, stops to hold the watermark back when it falls silent.
+    pub falls_idle: bool,
+    /// Whether a split of it may fall silent for ever while others go on.
+    pub silent_splits: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +45,7 @@ pub struct OperatorSpec {
     pub inputs: Vec<InputRef>,
     /// What the job file asks for; otherwise the plan decides.
     pub exchange: Option<Exchange>,
+    pub on_error: OnError,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +62,16 @@ pub struct InputRef {
     pub from: Name,
     /// A named output of `from`; its first one if there is no name.
     pub port: Option<String>,
-    /// The number that the reader's `process` is given with these records. Several with the same number are a union. Of no
-    /// meaning to a sink.
-    pub input: u32,
+    /// Which input of the reader these records feed. Several that feed the same one are a union. Of no meaning to a sink.
+    pub input: InputPlace,
+}
+
+/// An input of an operator, by either of the two ways to say it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InputPlace {
+    /// In the order in which the operator declares them, from 0.
+    Number(u32),
+    Name(String),
 }
 
 /// How the output of a sink becomes visible.

@@ -1,10 +1,12 @@
 //! Every graph of four nodes, and one test for each thing that can be wrong.
 
+mod branches;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::id::Name;
-use crate::protocol::MaxParallelism;
+use crate::protocol::{Guarantee, MaxParallelism, OnError};
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a usable name")
@@ -14,13 +16,13 @@ fn name(text: &str) -> Name {
 fn inputs(texts: &[&str]) -> Vec<InputRef> {
     let input = |(number, text): (u32, &&str)| {
         let (from, port) = text.split_once(':').map_or((*text, None), |(from, port)| (from, Some(port.to_owned())));
-        InputRef { from: name(from), port, input: number }
+        InputRef { from: name(from), port, input: InputPlace::Number(number) }
     };
     (0u32..).zip(texts).map(input).collect()
 }
 
 fn operator(text: &str, parallelism: u32, from: &[&str]) -> OperatorSpec {
-    OperatorSpec { name: name(text), parallelism, inputs: inputs(from), exchange: None }
+    OperatorSpec { name: name(text), parallelism, inputs: inputs(from), exchange: None, on_error: OnError::Fail }
 }
 
 fn sink(text: &str, parallelism: u32, from: &[&str]) -> SinkSpec {
@@ -28,20 +30,26 @@ fn sink(text: &str, parallelism: u32, from: &[&str]) -> SinkSpec {
 }
 
 fn source(text: &str, parallelism: u32) -> SourceSpec {
-    SourceSpec { name: name(text), parallelism, replayable: true }
+    let event_time = SourceTime { watermarks: false, falls_idle: false, silent_splits: false };
+    SourceSpec { name: name(text), parallelism, replayable: true, event_time }
 }
 
 fn graph(sources: Vec<SourceSpec>, operators: Vec<OperatorSpec>, sinks: Vec<SinkSpec>) -> Graph {
-    Graph { max_parallelism: MaxParallelism::new(128).expect("in range"), sources, operators, sinks }
+    let max_parallelism = MaxParallelism::new(128).expect("in range");
+    Graph { max_parallelism, guarantee: Guarantee::ExactlyOnce, sources, operators, sinks }
 }
 
-/// Facts for all operators: outputs `main` and `late`, keyed if named in `keyed`.
+/// Facts for all operators: outputs `main` and `late`, as many inputs as they are given, keyed if named in `keyed`.
 fn facts(graph: &Graph, keyed: &[&str]) -> BTreeMap<Name, OperatorFacts> {
     let fact = |operator: &OperatorSpec| {
         let keyed = keyed.contains(&operator.name.as_str());
-        let inputs = operator.inputs.iter().map(|input| input.input).max().map_or(0, |last| last + 1);
-        let inputs = (0..inputs).map(|number| InputFacts { name: format!("in{number}"), broadcast: false }).collect();
-        (operator.name.clone(), OperatorFacts { inputs, outputs: vec!["main".into(), "late".into()], keyed })
+        let numbers = operator.inputs.iter().map(|input| match input.input {
+            InputPlace::Number(number) => number,
+            InputPlace::Name(_) => 0,
+        });
+        let input = |number| InputFacts { name: format!("in{number}"), broadcast: false };
+        let inputs = (0..=numbers.max().unwrap_or_default()).map(input).collect();
+        (operator.name.clone(), OperatorFacts { outputs: vec!["main".into(), "late".into()], inputs, keyed })
     };
     graph.operators.iter().map(fact).collect()
 }
@@ -111,8 +119,9 @@ fn an_output_that_nobody_reads_is_a_warning_if_another_one_is_read() {
 #[test]
 fn the_guarantee_of_each_path_is_told() {
     let mut graph = word_count(1);
+    graph.guarantee = Guarantee::AtMostOnce;
     graph.sources.push(SourceSpec { replayable: false, ..source("socket", 1) });
-    graph.operators[1].inputs.push(InputRef { input: 0, ..inputs(&["socket"]).remove(0) });
+    graph.operators[1].inputs.push(inputs(&["socket"]).remove(0));
     graph.sinks.push(SinkSpec { commit: SinkCommit::Discarded, ..sink("null", 1, &["split"]) });
     let plan = plan(&graph, &["count"]).expect("a plan");
     let (paths, more) = guarantees(&graph, &plan);
@@ -125,7 +134,7 @@ fn the_guarantee_of_each_path_is_told() {
         [
             ("socket split count out".to_owned(), Delivery::AtMostOnce),
             ("socket split null".to_owned(), Delivery::Nothing),
-            ("text split count out".to_owned(), Delivery::ExactlyOnce),
+            ("text split count out".to_owned(), Delivery::AtMostOnce),
             ("text split null".to_owned(), Delivery::Nothing),
         ]
     );
@@ -250,7 +259,8 @@ fn a_long_cycle_is_told_in_the_direction_of_the_stream() {
     assert_eq!(error.to_string(), "the graph has a cycle: b → c → d → e → b");
 }
 
-/// All graphs of a source `s`, operators `a` and `b`, and a sink `out`: which reads which, parallelism 1 or 2, keyed or not.
+/// All graphs of a source `s`, operators `a` and `b`, and a sink `out`: which reads which, parallelism 1 or 2, keyed or not, and
+/// whether all that `b` reads is a broadcast.
 #[test]
 fn every_small_graph_is_refused_or_planned_whole() {
     let (mut planned, mut refused) = (0, 0);
@@ -261,12 +271,15 @@ fn every_small_graph_is_refused_or_planned_whole() {
     for reads in 0..8u32.pow(3) {
         let (of_a, of_b, of_out) = (subset(reads & 7), subset(reads >> 3 & 7), subset(reads >> 6 & 7));
         let good = fits([&of_a, &of_b, &of_out]);
-        for flags in 0..64u32 {
+        for flags in 0..128u32 {
             let bit = |place: u32| flags >> place & 1;
             let operators = vec![operator("a", 1 + bit(0), &of_a), operator("b", 1 + bit(1), &of_b)];
             let graph = graph(vec![source("s", 1 + bit(2))], operators, vec![sink("out", 1 + bit(3), &of_out)]);
             let keyed = ["a", "b"].into_iter().zip([bit(4), bit(5)]).filter(|(_, bit)| *bit == 1);
-            let plan = plan(&graph, &keyed.map(|(name, _)| name).collect::<Vec<_>>());
+            let mut facts = facts(&graph, &keyed.map(|(name, _)| name).collect::<Vec<_>>());
+            let of_b = facts.get_mut(&name("b")).expect("facts of every operator");
+            of_b.inputs.iter_mut().for_each(|input| input.broadcast = bit(6) == 1);
+            let plan = Plan::new(&graph, &facts);
             assert_eq!(plan.is_ok(), good, "{graph:?} {plan:?}");
             assert_eq!(Plan::check_shape(&graph).is_ok(), good);
             match plan {
@@ -314,11 +327,18 @@ fn is_whole(plan: &Plan) {
         let inside = plan.chain_of(edge.from) == plan.chain_of(edge.to);
         match (inside, edge.exchange) {
             (true, Exchange::Forward) => assert_eq!(links, 0, "an edge inside a chain has no channel"),
-            (true, Exchange::Hash | Exchange::Rebalance) => panic!("only forward edges are chained"),
+            (true, Exchange::Hash | Exchange::Rebalance | Exchange::Broadcast) => {
+                panic!("only forward edges are chained")
+            }
             (false, Exchange::Forward) => assert_eq!(links, from.parallelism),
-            (false, Exchange::Hash | Exchange::Rebalance) => assert_eq!(links, from.parallelism * to.parallelism),
+            (false, Exchange::Hash | Exchange::Rebalance | Exchange::Broadcast) => {
+                assert_eq!(links, from.parallelism * to.parallelism);
+            }
         }
-        assert_eq!(edge.exchange == Exchange::Hash, to.keyed, "keyed state gets its records by key, and nobody else");
+        let broadcast = to.inputs[edge.input as usize].broadcast;
+        assert_eq!(edge.exchange == Exchange::Broadcast, broadcast, "a broadcast goes to all, and nothing else does");
+        let by_key = to.keyed && !broadcast;
+        assert_eq!(edge.exchange == Exchange::Hash, by_key, "keyed state gets its records by key, and nobody else");
         assert!(edge.exchange != Exchange::Forward || from.parallelism == to.parallelism);
     }
     for chain in plan.chain_ids() {

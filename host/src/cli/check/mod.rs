@@ -2,8 +2,14 @@
 //!
 //! Invariant: it changes nothing: no folder is created, no lock taken, no record read.
 
+mod dot;
+mod drawing;
 pub(super) mod places;
 mod report;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod times;
 
 use std::path::PathBuf;
 
@@ -19,6 +25,7 @@ use report::Report;
 #[command(after_help = "\
 Examples:
   lockgate check job.toml
+  lockgate check job.toml --graph
   lockgate check job.toml --graph dot | dot -Tsvg > job.svg
   lockgate check job.toml --json | jq .guarantees
 
@@ -30,9 +37,9 @@ pub struct Args {
     /// Print the plan, or the error, as JSON
     #[arg(long, conflicts_with = "graph")]
     pub json: bool,
-    /// How to print the plan: as text, or its graph in the language of Graphviz
-    #[arg(long, value_enum, default_value_t = GraphForm::Text, value_name = "FORM")]
-    graph: GraphForm,
+    /// Draw the plan instead: as text, or in the language of Graphviz
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "text", value_name = "FORM")]
+    graph: Option<GraphForm>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -48,9 +55,10 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     check_places(&loaded.file)?;
     let report = Report::new(&loaded);
     let text = match (args.json, args.graph) {
-        (true, GraphForm::Text | GraphForm::Dot) => report.json(),
-        (false, GraphForm::Text) => report.to_string(),
-        (false, GraphForm::Dot) => report.dot(),
+        (true, _) => report.json(),
+        (false, None) => report.to_string(),
+        (false, Some(GraphForm::Text)) => report.drawing(),
+        (false, Some(GraphForm::Dot)) => report.dot(),
     };
     print::out(&text)
 }

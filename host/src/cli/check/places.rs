@@ -10,20 +10,26 @@ use rustix::fs::{Access, access};
 use crate::cli::CliError;
 use crate::cli::checkpoint::block_on;
 use crate::config::JobFile;
-use crate::connector::{ConnectorContext, ConnectorError, SinkOptions, SourceOptions, preview_sink, preview_source};
+use crate::connector::{
+    ConnectorContext, ConnectorError, SinkOptions, SourceOptions, preview_sink, preview_source, would_read,
+};
 use crate::id::{Attempt, JobUid};
 use crate::store::{CheckpointStore, StoreError};
 
 /// # Errors
 /// The first source that can't be read, or folder that can't be made or isn't this job's.
-pub(super) fn check_places(file: &JobFile) -> Result<(), CliError> {
+pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
     check_apart(file)?;
-    for (name, source) in &file.sources {
-        preview_source(&source.options, name).map_err(|error| refused(&error))?;
-    }
     check_folder("the state directory", &file.state_dir, "state_dir of [job]")?;
     check_folder("the checkpoint store", &file.checkpoint.store, "store of [checkpoint]")?;
-    let job_uid = identity(file)?;
+    let History { job_uid, has_checkpoint } = history(file)?;
+    for (name, source) in &file.sources {
+        match preview_source(&source.options, name) {
+            // What was read to its end may be gone, and only the source knows how far it has read.
+            Err(ConnectorError::Missing { .. }) if has_checkpoint => {}
+            previewed => previewed.map_err(|error| refused(&error))?,
+        }
+    }
     for (name, sink) in &file.sinks {
         match &sink.options {
             SinkOptions::File(options) => {
@@ -52,21 +58,27 @@ fn refused(error: &ConnectorError) -> CliError {
 ///
 /// # Errors
 /// The first folder that doesn't.
-pub(in crate::cli) fn check_apart(file: &JobFile) -> Result<(), CliError> {
+fn check_apart(file: &JobFile) -> Result<(), CliError> {
     let sinks = file.sinks.iter().filter_map(|(name, sink)| match &sink.options {
-        SinkOptions::File(options) => Some((format!("path of [sink.{name}]"), options.path.clone())),
+        SinkOptions::File(options) => {
+            let part = format!("part-1-0.{}", options.extension);
+            Some((format!("path of [sink.{name}]"), options.path.clone(), vec![part]))
+        }
         SinkOptions::Null(_) => None,
     });
+    // Files at every depth that state has.
+    let of_state =
+        || ["lock", "a/job.json", "a/b/lock", "a/b/c/d", "a/b/c/d/e", "a/b/c/d/e/f"].map(str::to_owned).to_vec();
     let state = [
-        ("state_dir of [job]".to_owned(), file.state_dir.clone()),
-        ("store of [checkpoint]".to_owned(), file.checkpoint.store.clone()),
+        ("state_dir of [job]".to_owned(), file.state_dir.clone(), of_state()),
+        ("store of [checkpoint]".to_owned(), file.checkpoint.store.clone(), of_state()),
     ];
     let written = sinks.chain(state).collect::<Vec<_>>();
     for (name, source) in &file.sources {
         let SourceOptions::File(options) = &source.options else { continue };
-        let Ok(read) = options.path.canonicalize() else { continue };
-        for (key, path) in &written {
-            if read.is_dir() && resolved(path).starts_with(&read) {
+        for (key, path, files) in &written {
+            let folder = resolved(path);
+            if files.iter().any(|file| would_read(&options.path, &folder.join(file))) {
                 let (path, read) = (path.display(), options.path.display());
                 let refused = format!("{key} is {path}, within {read}, which source '{name}' reads");
                 return Err(
@@ -88,16 +100,26 @@ fn resolved(path: &Path) -> PathBuf {
     std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path))
 }
 
-/// The job's uid, or for a job that has never run one that nothing belongs to.
-fn identity(file: &JobFile) -> Result<JobUid, CliError> {
-    let store = block_on(async {
+/// What earlier runs of the job have left.
+struct History {
+    /// For a job that has never run, one that nothing belongs to.
+    job_uid: JobUid,
+    has_checkpoint: bool,
+}
+
+fn history(file: &JobFile) -> Result<History, CliError> {
+    block_on(async {
         match CheckpointStore::open_existing(&file.checkpoint.store, &file.job, 0).await {
-            Ok(store) => Ok(Some(store.job_uid().clone())),
-            Err(StoreError::NoJob { .. }) => Ok(None),
+            Ok(store) => {
+                let has_checkpoint = !store.epochs().await?.is_empty();
+                Ok(History { job_uid: store.job_uid().clone(), has_checkpoint })
+            }
+            Err(StoreError::NoJob { .. }) => {
+                Ok(History { job_uid: JobUid("none yet".to_owned()), has_checkpoint: false })
+            }
             Err(error) => Err(error),
         }
-    });
-    store.map(|uid| uid.unwrap_or_else(|| JobUid("none yet".to_owned())))
+    })
 }
 
 /// Whether a folder is there and can be written to, or can be made.

@@ -1,55 +1,35 @@
-//! The plan of a job for people, for scripts and for Graphviz.
+//! What is known of a job that can run, for people and for scripts.
 //!
-//! Invariant: all three forms tell the same facts, in the order of the plan.
+//! Invariant: all forms tell the same facts, in the order of the plan.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::shape::Shape;
+use super::times::TimeReport;
+use super::{dot, drawing};
 use crate::cli::load::Loaded;
-use crate::graph::{Edge, Exchange, Graph, Node, Plan, guarantees};
+use crate::graph::guarantees;
+use crate::protocol::Guarantee;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     job: String,
+    /// What the job asks for.
+    guarantee: Guarantee,
     state_dir: PathBuf,
     store: PathBuf,
     max_parallelism: u32,
-    chains: Vec<ChainReport>,
-    exchanges: Vec<ExchangeReport>,
+    #[serde(flatten)]
+    shape: Shape,
+    event_time: Vec<TimeReport>,
     tables: Vec<TableReport>,
     guarantees: Vec<PathReport>,
     /// Whether there are more paths than are told.
     guarantees_truncated: bool,
     warnings: Vec<String>,
-}
-
-/// Nodes that share a task.
-#[derive(Debug, Serialize)]
-struct ChainReport {
-    nodes: Vec<NodeReport>,
-    tasks: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct NodeReport {
-    name: String,
-    kind: String,
-}
-
-#[derive(Debug, Serialize)]
-struct ExchangeReport {
-    from: String,
-    /// Where the writer has several outputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<String>,
-    to: String,
-    input: u32,
-    exchange: Exchange,
-    /// Whether it stays inside one task.
-    chained: bool,
-    why: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,10 +51,6 @@ impl Report {
     pub fn new(loaded: &Loaded) -> Report {
         let Loaded { file, plan, plugins } = loaded;
         let graph = &file.graph();
-        let chains = plan.chains.iter().map(|chain| {
-            let node = |node: &Node| NodeReport { name: node.name.to_string(), kind: node.kind.to_string() };
-            ChainReport { nodes: chain.nodes.iter().map(|&id| node(plan.node(id))).collect(), tasks: chain.parallelism }
-        });
         let tables = plugins.iter().flat_map(|(operator, plugin)| {
             let descriptor = plugin.descriptor();
             descriptor.tables.iter().map(move |table| TableReport {
@@ -92,11 +68,12 @@ impl Report {
         });
         Report {
             job: file.job.to_string(),
+            guarantee: file.guarantee,
             state_dir: file.state_dir.clone(),
             store: file.checkpoint.store.clone(),
             max_parallelism: file.max_parallelism.key_groups(),
-            chains: chains.collect(),
-            exchanges: plan.edges.iter().map(|edge| exchange(graph, plan, edge)).collect(),
+            shape: Shape::new(graph, plan),
+            event_time: file.sources.iter().map(|(name, source)| TimeReport::new(name.as_str(), source)).collect(),
             tables: tables.collect(),
             guarantees: paths.collect(),
             guarantees_truncated,
@@ -110,47 +87,15 @@ impl Report {
         format!("{json}\n")
     }
 
-    /// A graph with a box around each task.
-    pub fn dot(&self) -> String {
-        let mut dot = format!("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", self.job);
-        for (number, chain) in self.chains.iter().enumerate() {
-            let tasks = counted(chain.tasks, "task");
-            let _ = write!(dot, "  subgraph cluster_{number} {{\n    label=\"{tasks}\";\n");
-            for node in &chain.nodes {
-                let _ = writeln!(dot, "    \"{0}\" [label=\"{0}\\n{1}\"];", node.name, node.kind);
-            }
-            dot.push_str("  }\n");
-        }
-        for edge in &self.exchanges {
-            let output = edge.output.as_ref().map(|output| format!(" of {output}")).unwrap_or_default();
-            let _ = writeln!(dot, "  \"{}\" -> \"{}\" [label=\"{}{output}\"];", edge.from, edge.to, edge.exchange);
-        }
-        dot.push_str("}\n");
-        dot
+    /// The plan, drawn for a terminal.
+    pub fn drawing(&self) -> String {
+        drawing::text(&self.job, &self.shape)
     }
-}
 
-fn exchange(graph: &Graph, plan: &Plan, edge: &Edge) -> ExchangeReport {
-    let (from, to) = (plan.node(edge.from), plan.node(edge.to));
-    let asked =
-        graph.operators.iter().any(|operator| operator.name == to.name && operator.exchange == Some(edge.exchange));
-    let counts = format!("{} → {}", from.parallelism, to.parallelism);
-    let why = match (edge.exchange, asked) {
-        (Exchange::Hash, _) if to.keyed => format!("{counts}, by key group: {} has keyed state", to.name),
-        (Exchange::Forward | Exchange::Rebalance | Exchange::Hash, true) => format!("{counts}, as the job file says"),
-        (Exchange::Hash, false) => format!("{counts}, by key group"),
-        (Exchange::Forward, false) => format!("{counts}, each to its own"),
-        (Exchange::Rebalance, false) => format!("{counts}, in turn"),
-    };
-    let output = from.outputs.get(edge.port as usize).filter(|_| from.outputs.len() > 1).cloned();
-    let chained = plan.chain_of(edge.from) == plan.chain_of(edge.to);
-    let (from, to) = (from.name.to_string(), to.name.to_string());
-    ExchangeReport { from, output, to, input: edge.input, exchange: edge.exchange, chained, why }
-}
-
-fn counted(count: u32, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+    /// The plan for Graphviz.
+    pub fn dot(&self) -> String {
+        dot::dot(&self.job, &self.shape)
+    }
 }
 
 impl fmt::Display for Report {
@@ -159,16 +104,19 @@ impl fmt::Display for Report {
         writeln!(f, "  state        {}", self.state_dir.display())?;
         writeln!(f, "  checkpoints  {}", self.store.display())?;
         writeln!(f, "\ntasks (what shares one needs no channel)")?;
-        for chain in &self.chains {
+        for chain in &self.shape.chains {
             let nodes = chain.nodes.iter().map(|node| format!("{} {}", node.kind, node.name)).collect::<Vec<_>>();
             writeln!(f, "  {:<9} {}", format!("{} ×", chain.tasks), nodes.join(" → "))?;
         }
         writeln!(f, "\nexchanges")?;
-        for edge in &self.exchanges {
-            let output = edge.output.as_ref().map(|output| format!(":{output}")).unwrap_or_default();
+        for edge in &self.shape.exchanges {
             let chained = if edge.chained { ", in one task" } else { "" };
             let exchange = edge.exchange.to_string();
-            writeln!(f, "  {exchange:<9} {}{output} → {}  ({}{chained})", edge.from, edge.to, edge.why)?;
+            writeln!(f, "  {exchange:<9} {} → {}  ({}{chained})", edge.writer(), edge.reader(), edge.why)?;
+        }
+        writeln!(f, "\nevent time")?;
+        for TimeReport { source, event_time, watermark } in &self.event_time {
+            writeln!(f, "  {source}: {event_time}; watermark {watermark}")?;
         }
         if !self.tables.is_empty() {
             writeln!(f, "\nkeyed state ({} key groups)", self.max_parallelism)?;
@@ -176,7 +124,7 @@ impl fmt::Display for Report {
         for table in &self.tables {
             writeln!(f, "  {}: table {} ({}, version {})", table.operator, table.name, table.kind, table.version)?;
         }
-        writeln!(f, "\nguarantees")?;
+        writeln!(f, "\nguarantees (the job asks for {})", self.guarantee)?;
         for path in &self.guarantees {
             writeln!(f, "  {}\n    {}: {}", path.path.join(" → "), path.delivers, path.why)?;
         }
