@@ -104,6 +104,26 @@ impl fmt::Display for SubtaskId {
     }
 }
 
+/// The name of a split of a source, cheap to hand on: unique within the source, stable over restarts and changes of parallelism.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SplitId(Arc<str>);
+
+impl SplitId {
+    pub fn new(name: &str) -> SplitId {
+        SplitId(name.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SplitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// One task: a chain of subtasks that run in one thread. Numbered within an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);

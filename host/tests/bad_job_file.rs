@@ -138,10 +138,19 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
     );
     changed(
         "[job]",
-        "[job]\nguarantee = \"at-least-once\"",
-        &["job.guarantee", "at-least-once", "it can be: exactly-once"],
+        "[job]\nguarantee = \"twice\"",
+        &["job.guarantee", "twice", "it can be: at-most-once, at-least-once, exactly-once"],
     );
-    changed("[job]", "[job]\nparallelism = 0", &["job.parallelism: 0 is outside of 1 to 32768"]);
+    changed(
+        "[job]",
+        "[job]\nparallelism = 0",
+        &["job.parallelism: 0 is outside of 1 to 32768", "help: it counts subtasks"],
+    );
+    changed(
+        "[sink.out]",
+        "[checkpoint]\nalignment = \"unaligned\"\nmax_concurrent = 2\n[sink.out]",
+        &["job.toml:19: checkpoint.max_concurrent: 2 unaligned checkpoints at once", "help: set it to 1"],
+    );
     changed(
         "[job]",
         "[job]\nparallelism = \"two\"",
@@ -252,12 +261,16 @@ fn a_job_that_can_run_is_shown_with_its_plan_and_guarantees_and_nothing_is_made(
     let output = lockgate(folder.path(), &["check", "job.toml"]);
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for wanted in ["1 ×", "source text → sink out", "text → out", "exactly-once: ", "ok: this job can run"] {
+    let time = "text: none; watermark none, never idle";
+    for wanted in ["1 ×", "source text → sink out", time, "text → out", "exactly-once: ", "ok: this job can run"] {
         assert!(shown.contains(wanted), "no '{wanted}' in {shown}");
     }
     let output = lockgate(folder.path(), &["check", "job.toml", "--json"]);
     let json = serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON");
     assert_eq!(json["guarantees"][0]["delivers"], "exactly-once");
+    let output = lockgate(folder.path(), &["check", "job.toml", "--graph"]);
+    let drawn = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(drawn.contains("│ source text │\n│   │ forward │\n│ sink out    │"), "{drawn}");
     let output = lockgate(folder.path(), &["check", "job.toml", "--graph", "dot"]);
     let dot = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(dot.starts_with("digraph \"copy\" {") && dot.contains("\"text\" -> \"out\""), "{dot}");

@@ -34,6 +34,22 @@ impl Bench {
         Ok(bench)
     }
 
+    /// Compiles operators of one crate, each by the feature of its name; `crate_folder` is seen from the repository's root.
+    pub fn build_features(&self, crate_folder: &str, features: &[String]) -> anyhow::Result<()> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_folder);
+        for feature in features {
+            let build = Command::new(LOCKGATE)
+                .arg("build")
+                .arg(&folder)
+                .args(["--features", feature])
+                .arg("--out")
+                .arg(self.path(&format!("{feature}.wasm")))
+                .output()?;
+            ensure!(build.status.success(), "lockgate build {feature}: {}", String::from_utf8_lossy(&build.stderr));
+        }
+        Ok(())
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -50,7 +66,7 @@ impl Bench {
     }
 
     /// Forgets the state of a job.
-    fn clear(&self, name: &str) -> anyhow::Result<()> {
+    pub fn clear(&self, name: &str) -> anyhow::Result<()> {
         let state = self.path(&format!("{name}.state"));
         if state.exists() {
             std::fs::remove_dir_all(state)?;
@@ -60,7 +76,7 @@ impl Bench {
 }
 
 /// Runs a job in a process of its own.
-fn run(job: &Path, native: bool) -> anyhow::Result<Figures> {
+pub fn run(job: &Path, native: bool) -> anyhow::Result<Figures> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--child").arg(job).env("LOCKGATE_LOG", "warn");
     if native {

@@ -9,7 +9,7 @@ use anyhow::Context;
 use lockgate_host::config::JobFile;
 use lockgate_host::graph::Plan;
 use lockgate_host::guest::{Engine, OperatorFactory, default_cache_dir};
-use lockgate_host::telemetry::JobCounters;
+use lockgate_host::telemetry::{JobCounters, Reading};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -23,6 +23,8 @@ pub struct Figures {
     /// User and system time of the whole process.
     pub cpu_s: f64,
     pub checkpoints: u64,
+    /// How long a checkpoint took in the mean, without the last, which is aligned in every mode.
+    pub checkpoint_s: f64,
     pub uploaded_bytes: u64,
     pub peak_rss_bytes: u64,
 }
@@ -61,11 +63,18 @@ pub fn run(job_file: &Path, is_native: bool) -> anyhow::Result<()> {
         wall_s: started.elapsed().as_secs_f64(),
         cpu_s: cpu_s()?,
         checkpoints: counters.checkpoints(),
+        checkpoint_s: checkpoint_s(&counters.checkpoint_figures().read()),
         uploaded_bytes: counters.uploaded_bytes(),
         peak_rss_bytes: status_bytes("self", "VmHWM")?,
     };
     println!("{}", serde_json::to_string(&figures)?);
     Ok(())
+}
+
+fn checkpoint_s(figures: &Reading) -> f64 {
+    let (last_s, others) =
+        (figures.newest.map_or(0.0, |newest| newest.took.as_secs_f64()), figures.count.saturating_sub(1));
+    (figures.took.as_secs_f64() - last_s) / others.max(1) as f64
 }
 
 /// User and system time of this process: fields 14 and 15 of its stat, in hundredths of a second (`proc(5)`).

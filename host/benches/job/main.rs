@@ -4,9 +4,12 @@
 //! Every run is a process of its own; what is compared runs in turn, A B A B, in one invocation, and the ratio is taken pair
 //! by pair. CPU time is that of the whole process, start included.
 
+mod barriers;
 mod case;
 mod child;
+mod event_time;
 mod flink;
+mod latency;
 mod native;
 mod probe;
 mod report;
@@ -14,7 +17,7 @@ mod report;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// Measure whole jobs. Builds the example operators first
 #[derive(Debug, Parser)]
@@ -61,6 +64,14 @@ enum What {
     Start,
     /// Resident memory: idle, and with ten times the input
     Memory,
+    /// The NEXMark queries
+    Nexmark,
+    /// Sliding windows of 60 s by 1 s, and tumbling ones of 60 s
+    Windows,
+    /// Checkpoints under backpressure: aligned, unaligned
+    Barriers,
+    /// From a record's arrival to its committed output
+    Latency,
 }
 
 fn main() -> ExitCode {
@@ -68,8 +79,8 @@ fn main() -> ExitCode {
     if let Some(job) = &args.child {
         return done(child::run(job, args.native));
     }
-    let all = [What::Filter, What::Count, What::Checkpoints, What::Incremental, What::Start, What::Memory];
-    let wanted = if args.what.is_empty() { &all[..] } else { &args.what[..] };
+    let all = What::value_variants();
+    let wanted = if args.what.is_empty() { all } else { &args.what[..] };
     done(wanted.iter().try_for_each(|what| measure(*what, &args)))
 }
 
@@ -81,6 +92,10 @@ fn measure(what: What, args: &Args) -> anyhow::Result<()> {
         What::Incremental => case::incremental(args.entries),
         What::Start => probe::start(args.pairs),
         What::Memory => probe::memory(args.records),
+        What::Nexmark => event_time::nexmark(args.records / 5, args.pairs),
+        What::Windows => event_time::windows(args.records / 2, args.pairs),
+        What::Barriers => barriers::barriers(args.pairs),
+        What::Latency => latency::latency(args.pairs),
     }
 }
 

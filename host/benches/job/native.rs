@@ -20,6 +20,7 @@ pub fn factory(name: &str) -> Option<Arc<dyn OperatorFactory>> {
     match name {
         "count" => Some(Arc::new(NativeFactory::new::<lockgate_example_count::Count>())),
         "filter" => Some(Arc::new(NativeFactory::new::<lockgate_example_filter::Filter>())),
+        "identity" => Some(Arc::new(NativeFactory::new::<lockgate_example_identity::Identity>())),
         "changes" => Some(Arc::new(NativeFactory::new::<lockgate_example_changes::Changes>())),
         _ => None,
     }
@@ -227,6 +228,7 @@ impl Host for Imports {
             timestamps: rows.timestamps.to_vec(),
             nulls: rows.nulls.to_vec(),
             ext: rows.ext.to_vec(),
+            provenance: None,
         };
         self.emitted.push((port, batch));
     }

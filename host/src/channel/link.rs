@@ -1,19 +1,24 @@
-//! One bounded, ordered link from a task to another.
+//! One ordered link from a task to another. Sending never waits; a sender asks for room before it takes on more work.
 //!
-//! Invariant: a permit for a batch's bytes lives exactly as long as the batch is queued.
+//! A link can also record: what is queued ahead of a barrier, and what still comes before it, for a snapshot that doesn't wait
+//! until all of that is processed.
+//!
+//! Invariant: a sender that begins an element only while there is room keeps the queue within its [`Capacity`] and what that one
+//! element became. A recording holds no more than that either.
 
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use crate::element::{Barrier, Batch, Element};
+use crate::id::Epoch;
 
-use crate::element::Element;
-
-/// How much may be queued on a link.
+/// From how much on a link has no room.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     pub elements_max: usize,
-    pub bytes_max: u32,
+    pub bytes_max: usize,
 }
 
 impl Default for Capacity {
@@ -28,107 +33,259 @@ impl Default for Capacity {
 #[error("the task at the other end of a channel is gone")]
 pub struct Closed;
 
-struct Envelope {
-    element: Element,
-    /// Given back when the element is taken out.
-    _bytes: Option<OwnedSemaphorePermit>,
+/// Whether the receiver hears of a barrier while elements are still queued before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announce {
+    Never,
+    Barriers,
 }
 
 /// The upstream end.
 pub struct Sender {
-    queue: mpsc::Sender<Envelope>,
-    bytes: Arc<Semaphore>,
-    bytes_max: u32,
+    shared: Arc<Shared>,
 }
 
 /// The downstream end.
 pub struct Receiver {
-    queue: mpsc::Receiver<Envelope>,
+    shared: Arc<Shared>,
+}
+
+/// What a receiver takes.
+#[derive(Debug)]
+pub enum Taken {
+    Element(Element),
+    /// This barrier has come into the queue. It is taken in its turn, unless it overtakes.
+    Announced(Barrier),
+    /// The sender is gone and the queue is empty.
+    Gone,
+}
+
+struct Shared {
+    capacity: Capacity,
+    announce: Announce,
+    queue: Mutex<Queue>,
+    /// Copies of what the queue says, to be asked without its lock.
+    full: AtomicBool,
+    announced: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    elements: VecDeque<Element>,
+    bytes: usize,
+    newest_barrier: Option<Epoch>,
+    /// Not told to the receiver yet.
+    announced: Option<Barrier>,
+    recording: Option<Recording>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    sender_gone: bool,
+    receiver_gone: bool,
+}
+
+/// What comes before the barrier of an epoch.
+struct Recording {
+    epoch: Epoch,
+    batches: Vec<Arc<Batch>>,
+    bytes: usize,
+    /// Whether more may come.
+    open: bool,
 }
 
 /// Makes a link.
-pub fn link(capacity: Capacity) -> (Sender, Receiver) {
-    let (to, from) = mpsc::channel(capacity.elements_max);
-    let bytes = Arc::new(Semaphore::new(capacity.bytes_max as usize));
-    (Sender { queue: to, bytes, bytes_max: capacity.bytes_max }, Receiver { queue: from })
+pub fn link(capacity: Capacity, announce: Announce) -> (Sender, Receiver) {
+    let (full, announced) = (AtomicBool::new(false), AtomicBool::new(false));
+    let shared = Arc::new(Shared { capacity, announce, queue: Mutex::default(), full, announced });
+    (Sender { shared: Arc::clone(&shared) }, Receiver { shared })
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self, queue: &Queue) -> bool {
+        queue.elements.len() >= self.capacity.elements_max || queue.bytes >= self.capacity.bytes_max
+    }
 }
 
 impl Sender {
-    /// Queues an element, waiting for room: this is where backpressure is felt.
+    /// Queues an element, whether there is room or not.
     ///
     /// # Errors
     /// [`Closed`] if nobody will take it.
-    pub async fn send(&self, element: Element) -> Result<(), Closed> {
-        let permit = match &element {
-            Element::Batch(batch) => {
-                let bytes = u32::try_from(batch.bytes()).unwrap_or(u32::MAX).min(self.bytes_max);
-                // Waits for room in bytes, or for the receiver to go away: a closed queue never frees permits again.
-                let acquire = Arc::clone(&self.bytes).acquire_many_owned(bytes);
-                tokio::select! {
-                    permit = acquire => Some(permit.expect("the semaphore is never closed")),
-                    () = self.queue.closed() => return Err(Closed),
-                }
+    pub fn push(&self, element: Element) -> Result<(), Closed> {
+        let mut queue = self.shared.lock();
+        if queue.receiver_gone {
+            return Err(Closed);
+        }
+        let is_overtaking = queue.record(&element);
+        if let Element::Barrier(barrier) = &element {
+            queue.newest_barrier = Some(barrier.epoch);
+            if self.shared.announce == Announce::Barriers {
+                queue.announced = Some(*barrier);
+                self.shared.announced.store(true, Ordering::Release);
             }
-            Element::Watermark(_) | Element::Barrier(_) | Element::Idle | Element::Active | Element::End => None,
-        };
-        self.queue.send(Envelope { element, _bytes: permit }).await.map_err(|_| Closed)
+        }
+        if !is_overtaking {
+            queue.bytes += bytes(&element);
+            queue.elements.push_back(element);
+        }
+        self.shared.full.store(self.shared.is_full(&queue), Ordering::Release);
+        wake_after(queue, |queue| queue.reader.take());
+        Ok(())
+    }
+
+    /// Whether the queue is under its capacity. This is where backpressure is felt.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.shared.full.load(Ordering::Acquire)
+    }
+
+    /// Waits until there is room.
+    ///
+    /// # Errors
+    /// [`Closed`] if there will never be, since nobody takes anything any more.
+    pub fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Closed>> {
+        let mut queue = self.shared.lock();
+        if queue.receiver_gone {
+            return Poll::Ready(Err(Closed));
+        }
+        if !self.shared.is_full(&queue) {
+            return Poll::Ready(Ok(()));
+        }
+        remember(&mut queue.writer, context);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.sender_gone = true;
+        wake_after(queue, |queue| queue.reader.take());
     }
 }
 
 impl Receiver {
-    /// The next element; `None` when the sender is gone and the queue is empty.
-    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Element>> {
-        self.queue.poll_recv(context).map(|envelope| envelope.map(|envelope| envelope.element))
+    /// Whether a barrier was announced that [`poll_take`](Self::poll_take) hasn't told of.
+    #[inline]
+    pub fn has_announced(&self) -> bool {
+        self.shared.announced.load(Ordering::Acquire)
+    }
+
+    /// What there is: an announcement first, then, if `elements` are wanted, the next of them. An element isn't given out while a
+    /// recording is as large as the queue may be: then only the barrier that ends it can come.
+    pub fn poll_take(&mut self, context: &Context<'_>, elements: bool) -> Poll<Taken> {
+        let mut queue = self.shared.lock();
+        if let Some(barrier) = queue.announced.take() {
+            self.shared.announced.store(false, Ordering::Release);
+            return Poll::Ready(Taken::Announced(barrier));
+        }
+        let bytes_max = self.shared.capacity.bytes_max;
+        let waits = queue.recording.as_ref().is_some_and(|recording| recording.open && recording.bytes >= bytes_max);
+        if elements && !waits {
+            if let Some(element) = queue.elements.pop_front() {
+                queue.bytes -= bytes(&element);
+                let full = self.shared.is_full(&queue);
+                self.shared.full.store(full, Ordering::Release);
+                wake_after(queue, |queue| if full { None } else { queue.writer.take() });
+                return Poll::Ready(Taken::Element(element));
+            }
+            if queue.sender_gone {
+                return Poll::Ready(Taken::Gone);
+            }
+        }
+        remember(&mut queue.reader, context);
+        Poll::Pending
+    }
+
+    /// Begins to record the batches that come before the barrier of `epoch`: those that are queued, and those that are still to
+    /// come. If that barrier was taken already there are none. It has overtaken what is queued, and so it isn't taken in its turn
+    /// any more. What was recorded before is forgotten.
+    pub fn record(&mut self, epoch: Epoch) {
+        let mut queue = self.shared.lock();
+        let is_barrier = |element: &Element| matches!(element, Element::Barrier(barrier) if barrier.epoch == epoch);
+        let came = queue.newest_barrier.is_some_and(|newest| newest >= epoch);
+        let place = queue.elements.iter().position(is_barrier);
+        let ahead = place.unwrap_or(if came { 0 } else { queue.elements.len() });
+        let open = !came && !queue.elements.iter().any(|element| matches!(element, Element::End));
+        let mut recording = Recording { epoch, batches: Vec::new(), bytes: 0, open };
+        queue.elements.iter().take(ahead).for_each(|element| recording.add(element));
+        queue.recording = Some(recording);
+        if let Some(place) = place {
+            queue.elements.remove(place);
+        }
+        let full = self.shared.is_full(&queue);
+        self.shared.full.store(full, Ordering::Release);
+        wake_after(queue, |queue| if full { None } else { queue.writer.take() });
+    }
+
+    /// What was recorded; none if nothing is.
+    pub fn recorded(&mut self) -> Vec<Arc<Batch>> {
+        self.shared.lock().recording.take().map(|recording| recording.batches).unwrap_or_default()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.receiver_gone = true;
+        let unread = std::mem::take(&mut queue.elements);
+        wake_after(queue, |queue| queue.writer.take());
+        drop(unread);
+    }
+}
+
+impl Queue {
+    /// Adds an element to the recording, if there is one. Says whether it is the barrier that is recorded up to, which has
+    /// overtaken all that is queued.
+    fn record(&mut self, element: &Element) -> bool {
+        let Some(recording) = self.recording.as_mut().filter(|recording| recording.open) else { return false };
+        match element {
+            Element::Batch(_) => recording.add(element),
+            Element::Barrier(barrier) => {
+                recording.open = barrier.epoch < recording.epoch;
+                return barrier.epoch == recording.epoch;
+            }
+            Element::End => recording.open = false,
+            Element::Watermark(_) | Element::Idle | Element::Active => {}
+        }
+        false
+    }
+}
+
+impl Recording {
+    fn add(&mut self, element: &Element) {
+        if let Element::Batch(batch) = element {
+            self.bytes += batch.bytes();
+            self.batches.push(Arc::clone(batch));
+        }
+    }
+}
+
+fn bytes(element: &Element) -> usize {
+    match element {
+        Element::Batch(batch) => batch.bytes(),
+        Element::Watermark(_) | Element::Barrier(_) | Element::Idle | Element::Active | Element::End => 0,
+    }
+}
+
+fn remember(place: &mut Option<Waker>, context: &Context<'_>) {
+    match place {
+        Some(waker) if waker.will_wake(context.waker()) => {}
+        Some(_) | None => *place = Some(context.waker().clone()),
+    }
+}
+
+/// Lets go of the lock before it wakes, so that who wakes up doesn't wait for it.
+fn wake_after(mut queue: MutexGuard<'_, Queue>, whom: impl FnOnce(&mut Queue) -> Option<Waker>) {
+    let waker = whom(&mut queue);
+    drop(queue);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::element::{Batch, Row};
-
-    fn batch(bytes: usize) -> Element {
-        let mut batch = Batch::with_capacity(1, bytes);
-        batch.push(Row { key: None, value: Some(&vec![0; bytes]), timestamp: 0 });
-        Element::Batch(Arc::new(batch))
-    }
-
-    async fn recv(receiver: &mut Receiver) -> Option<Element> {
-        std::future::poll_fn(|context| receiver.poll_recv(context)).await
-    }
-
-    fn ready<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
-        let waker = std::task::Waker::noop();
-        future.poll(&mut Context::from_waker(waker)).is_ready()
-    }
-
-    #[tokio::test]
-    async fn a_full_link_makes_the_sender_wait_until_bytes_are_taken_out() {
-        let (to, mut from) = link(Capacity { elements_max: 10, bytes_max: 1000 });
-        to.send(batch(700)).await.expect("room");
-        let mut second = Box::pin(to.send(batch(700)));
-        assert!(!ready(second.as_mut()), "700 + 700 bytes are more than 1000");
-        assert!(recv(&mut from).await.is_some());
-        second.await.expect("room again");
-    }
-
-    #[tokio::test]
-    async fn a_batch_larger_than_the_link_passes_alone() {
-        let (to, mut from) = link(Capacity { elements_max: 10, bytes_max: 1000 });
-        to.send(batch(5000)).await.expect("it is alone");
-        let mut second = Box::pin(to.send(batch(1)));
-        assert!(!ready(second.as_mut()));
-        assert!(recv(&mut from).await.is_some());
-        second.await.expect("room again");
-    }
-
-    #[tokio::test]
-    async fn a_waiting_sender_is_told_when_the_receiver_goes() {
-        let (to, from) = link(Capacity { elements_max: 10, bytes_max: 1000 });
-        to.send(batch(900)).await.expect("room");
-        let mut second = Box::pin(to.send(batch(900)));
-        assert!(!ready(second.as_mut()));
-        drop(from);
-        assert!(second.await.is_err());
-    }
-}
+mod tests;

@@ -220,7 +220,7 @@ impl fmt::Display for CheckpointsVerified {
 }
 
 /// A size for people: "1.5 GiB".
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let fits = |(at, _): &(usize, &&str)| bytes >> (10 * (at + 1)) > 0;
     match UNITS.iter().enumerate().rfind(fits) {

@@ -14,7 +14,7 @@ use crate::graph::GraphError;
 pub enum Exit {
     /// The job, or the work of a verb, failed: 1.
     Failed,
-    /// The command line, job file or plugin can't be used; nothing was done: 2.
+    /// The command line, job file, plugin, input or a folder can't be used; nothing was done: 2.
     Unusable,
 }
 

@@ -10,10 +10,17 @@ use serde::Serialize;
 use crate::cli::{CliError, print};
 use crate::guest::{Descriptor, Engine, GuestError, Plugin, WORLD, default_cache_dir};
 
-/// Shows what an operator component is, imports and exports; refuses what isn't one.
+/// Show what an operator component is: its world, outputs, state tables, imports and exports. Refuse what isn't one
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockgate inspect my-op/my_op.wasm
+  lockgate inspect my-op/my_op.wasm --json | jq .tables
+
+Exit codes: 0 it is an operator; 2 it isn't, or is of another world")]
 pub struct Args {
     /// The component
+    #[arg(value_name = "FILE.WASM")]
     pub file: PathBuf,
     /// Print it as JSON
     #[arg(long)]

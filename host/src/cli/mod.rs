@@ -16,6 +16,7 @@ mod checkpoint_verbs;
 mod error;
 pub mod inspect;
 mod load;
+mod metrics;
 pub mod new;
 mod print;
 mod progress;
@@ -35,7 +36,8 @@ Examples:
 Exit codes:
   0  done; for a job: it has ended or was stopped, and its output is committed
   1  the job, or the work of the verb, failed
-  2  the command line, job file or plugin can't be used; nothing was done
+  2  the command line, job file, plugin, input or a folder can't be used; nothing was done
+  128 + N  stopped at once by a second signal N; the next run continues from the last checkpoint
 
 Environment:
   LOCKGATE_LOG   as --log";

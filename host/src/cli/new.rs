@@ -21,10 +21,17 @@ const SDK_HOLE: &str = "\"LOCKGATE_SDK\"";
 /// Where the SDK was when this binary was built; it isn't on crates.io.
 const SDK_AT_BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
 
-/// Makes a new operator crate.
+/// Make a new operator crate that builds, with a test that passes
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockgate new my-op
+  lockgate new my-op --path operators/mine --sdk ~/lockgate/guest-sdk
+
+Exit codes: 0 made; 1 it could not be written; 2 the name, folder or SDK can't be used")]
 pub struct Args {
     /// The crate's name: letters, digits, '-' and '_', starting with a letter
+    #[arg(value_name = "NAME")]
     pub name: String,
     /// The folder to make [default: the name]
     #[arg(long, value_name = "DIR")]
@@ -109,15 +116,34 @@ fn create(dir: &Path, name: &str, sdk: &Path) -> Result<(), CliError> {
         return Err(CliError::unusable(format!("{} exists and isn't empty", dir.display()))
             .help("take another name, or another folder with --path"));
     }
+    fs::create_dir_all(dir).map_err(|error| failed(dir, error))?;
+    let named = sdk_from(&dir.canonicalize().map_err(|error| failed(dir, error))?, sdk);
     // A path with a quote or a backslash would break the manifest otherwise.
-    let sdk = toml::Value::from(sdk.to_string_lossy().into_owned()).to_string();
+    let named = toml::Value::from(named.to_string_lossy().into_owned()).to_string();
     for (file, template) in TEMPLATE {
         let path = dir.join(file);
         fs::create_dir_all(path.parent().unwrap_or(dir)).map_err(|error| failed(&path, error))?;
-        fs::write(&path, template.replace(NAME_HOLE, name).replace(SDK_HOLE, &sdk))
+        fs::write(&path, template.replace(NAME_HOLE, name).replace(SDK_HOLE, &named))
             .map_err(|error| failed(&path, error))?;
     }
+    // With the versions that the SDK was built with, which are on this machine, cargo needs no network. It drops the rest.
+    let versions = sdk.parent().unwrap_or(sdk).join("Cargo.lock");
+    if versions.is_file() {
+        let path = dir.join("Cargo.lock");
+        fs::copy(&versions, &path).map_err(|error| failed(&path, error))?;
+    }
     Ok(())
+}
+
+/// How a crate in `dir` names the SDK: relative if both are in Lockgate's repository, which may be moved as a whole; else by its
+/// whole path, since the crate may be moved alone. Both are absolute.
+fn sdk_from(dir: &Path, sdk: &Path) -> PathBuf {
+    let repository = sdk.parent().filter(|parent| parent.join("wit/operator.wit").is_file());
+    let below = repository.and_then(|repository| dir.strip_prefix(repository).ok());
+    match (below, sdk.file_name()) {
+        (Some(below), Some(name)) => below.iter().map(|_| "..").collect::<PathBuf>().join(name),
+        (Some(_) | None, _) => sdk.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +175,19 @@ mod tests {
     fn a_missing_sdk_is_told_with_the_option() {
         let error = find_sdk(None, Path::new("/nowhere/sdk")).expect_err("none").to_string();
         assert!(error.contains("/nowhere/sdk") && error.contains("--sdk"), "{error}");
+    }
+
+    #[test]
+    fn the_sdk_is_named_relative_within_its_repository_and_whole_from_elsewhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("there");
+        let (sdk, near, far) = (root.join("lockgate/guest-sdk"), root.join("lockgate/ops/mine"), root.join("mine"));
+        fs::create_dir_all(root.join("lockgate/wit")).expect("made");
+        fs::write(root.join("lockgate/wit/operator.wit"), "").expect("written");
+        assert_eq!(sdk_from(&near, &sdk), Path::new("../../guest-sdk"));
+        assert_eq!(sdk_from(&far, &sdk), sdk);
+        fs::remove_file(root.join("lockgate/wit/operator.wit")).expect("removed");
+        assert_eq!(sdk_from(&near, &sdk), sdk, "no repository of Lockgate");
     }
 
     #[test]

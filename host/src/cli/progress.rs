@@ -4,10 +4,11 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::checkpoint::size;
 use crate::cli::print;
 use crate::id::Name;
 use crate::telemetry::JobCounters;
@@ -22,7 +23,8 @@ pub struct Progress {
     sources: Vec<Name>,
     sinks: Vec<Name>,
     bar: Option<ProgressBar>,
-    last: (Instant, u64),
+    /// When the last line was made, and what had been read and written then.
+    last: (Instant, u64, u64),
 }
 
 impl Progress {
@@ -32,7 +34,7 @@ impl Progress {
             bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a good template"));
             bar
         });
-        Progress { counters, sources, sinks, bar, last: (Instant::now(), 0) }
+        Progress { counters, sources, sinks, bar, last: (Instant::now(), 0, 0) }
     }
 
     /// Shows progress until the future is dropped.
@@ -52,15 +54,52 @@ impl Progress {
     }
 
     fn line(&mut self) -> String {
+        if let Some(restart) = self.counters.pending_restart() {
+            let wait = restart.due.saturating_duration_since(Instant::now());
+            return format!("failed: {}; starting again in {:.0} s", restart.cause, wait.as_secs_f64().ceil());
+        }
         let records_in = self.sources.iter().map(|name| self.counters.totals_of(name).records_out).sum::<u64>();
         let records_out = self.sinks.iter().map(|name| self.counters.totals_of(name).records_in).sum::<u64>();
-        let (then, before) = std::mem::replace(&mut self.last, (Instant::now(), records_in));
-        let rate = (records_in - before) as f64 / then.elapsed().as_secs_f64().max(1e-9);
-        let checkpoint = match self.counters.committed_epoch() {
-            Some(epoch) => format!("checkpoint {epoch} committed"),
-            None => "no checkpoint yet".to_owned(),
+        let now = Instant::now();
+        let (then, read_before, written_before) = std::mem::replace(&mut self.last, (now, records_in, records_out));
+        let seconds = now.duration_since(then).as_secs_f64().max(1e-9);
+        let rate = |now: u64, before: u64| count(((now - before) as f64 / seconds) as u64);
+        let (read, written) = (rate(records_in, read_before), rate(records_out, written_before));
+        let (lag, state, checkpoint) = (self.lag(), self.state(), self.checkpoint(now));
+        let restarts = match self.counters.restarts() {
+            0 => String::new(),
+            restarts => format!(", {restarts} restarts"),
         };
-        format!("{} read ({}/s), {} written, {checkpoint}", count(records_in), count(rate as u64), count(records_out))
+        let (records_in, records_out) = (count(records_in), count(records_out));
+        format!("{records_in} read ({read}/s), {records_out} written ({written}/s){lag}{state}, {checkpoint}{restarts}")
+    }
+
+    /// How far event time is behind, where it is most, if the job has any.
+    fn lag(&self) -> String {
+        let (now, subtasks) = (SystemTime::now(), self.counters.subtasks());
+        let lag = subtasks.iter().filter_map(|(_, counters)| counters.times().read().lag(now)).max();
+        match lag.map(|lag| lag.as_secs_f64()) {
+            None => String::new(),
+            Some(s @ 0.0..3_600.0) => format!(", {s:.1} s behind"),
+            Some(s) => format!(", {:.0} h behind", s / 3_600.0),
+        }
+    }
+
+    /// The size of all keyed state, if the job has any.
+    fn state(&self) -> String {
+        let sizes = self.counters.subtasks().into_iter().filter_map(|(_, counters)| counters.state());
+        let bytes = sizes.map(|state| state.snapshot_bytes).reduce(|sum, bytes| sum + bytes);
+        bytes.map(|bytes| format!(", state {}", size(bytes))).unwrap_or_default()
+    }
+
+    fn checkpoint(&self, now: Instant) -> String {
+        match self.counters.checkpoint_figures().read().newest {
+            Some(newest) => {
+                let age = now.saturating_duration_since(newest.committed).as_secs_f64();
+                format!("checkpoint {} took {:.2} s, {age:.1} s ago", newest.epoch, newest.took.as_secs_f64())
+            }
+            None => "no checkpoint yet".to_owned(),
+        }
     }
 }
 

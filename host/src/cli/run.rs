@@ -10,8 +10,9 @@ use std::time::Instant;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::check::places::check_apart;
+use crate::cli::check::places::check_places;
 use crate::cli::load::load;
+use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
 use crate::cli::{CliError, print};
 use crate::guest::OperatorFactory;
@@ -27,8 +28,10 @@ use crate::telemetry::JobCounters;
 Examples:
   lockgate run job.toml
   lockgate run job.toml --json | jq .records_read
+  lockgate run job.toml --metrics :9464          then: curl http://127.0.0.1:9464/metrics
 
-Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run")]
+Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run;
+128 + N it was stopped at once by a second signal N (130 by Ctrl-C, 143 by SIGTERM)")]
 pub struct Args {
     /// The job file
     #[arg(value_name = "JOB.TOML")]
@@ -36,13 +39,16 @@ pub struct Args {
     /// Print the outcome, or the error, as JSON
     #[arg(long)]
     pub json: bool,
+    /// Serve metrics for Prometheus over HTTP at /metrics of this HOST:PORT; `:9464` is this machine's own, port 0 a free one
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<MetricsAddress>,
 }
 
 /// # Errors
 /// If the job can't be run, or fails.
 pub fn run(args: &Args) -> Result<(), CliError> {
     let loaded = load(&args.job_file)?;
-    check_apart(&loaded.file)?;
+    check_places(&loaded.file)?;
     for warning in &loaded.plan.warnings {
         print::err(&format!("warning: {warning}\n"));
     }
@@ -51,7 +57,12 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let started = Instant::now();
     let counters = Arc::new(JobCounters::default());
     let name = loaded.file.job.clone();
+    let metrics = args.metrics.as_ref().map(|address| MetricsServer::start(address, &name, &counters)).transpose()?;
+    if let Some(metrics) = &metrics {
+        print::err(&format!("metrics: {metrics}\n"));
+    }
     let sources = loaded.file.sources.keys().cloned().collect::<Vec<_>>();
+    let operators = loaded.file.operators.keys().cloned().collect::<Vec<_>>();
     let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
     let factory = |(name, plugin)| (name, Arc::new(plugin) as Arc<dyn OperatorFactory>);
     let job = loaded.file.into_job(loaded.plan, loaded.plugins.into_iter().map(factory).collect());
@@ -66,6 +77,9 @@ pub fn run(args: &Args) -> Result<(), CliError> {
         records_written: total(&sinks, |totals| totals.records_in),
         resumed_from: finished.resumed_from.map(|epoch| epoch.0),
         checkpoint: finished.epoch.map(|epoch| epoch.0),
+        restarts: counters.restarts(),
+        records_rejected: total(&operators, |totals| totals.records_rejected),
+        between_attempts: finished.between_attempts,
         seconds: started.elapsed().as_secs_f64(),
     };
     print::out(&if args.json { outcome.json() } else { outcome.text() })
@@ -124,6 +138,13 @@ struct Outcome {
     resumed_from: Option<u64>,
     /// The last one that it took; none if nothing had changed.
     checkpoint: Option<u64>,
+    /// How often it was started again after a failure. Records that were read again are counted again.
+    restarts: u64,
+    /// Records that were skipped or became dead letters.
+    records_rejected: u64,
+    /// It was stopped while it waited for its next attempt.
+    #[serde(skip)]
+    between_attempts: bool,
     seconds: f64,
 }
 
@@ -138,6 +159,22 @@ impl Outcome {
             "ended" => "its input has ended",
             _ => "stopped",
         };
+        if self.between_attempts {
+            let from = self.checkpoint.or(self.resumed_from);
+            let from = from.map_or("the beginning".to_owned(), |epoch| format!("checkpoint {epoch}"));
+            return format!(
+                "{name}: stopped between two attempts; the next run continues from {from}, and nothing is lost\n"
+            );
+        }
+        let restarts = match self.restarts {
+            0 => String::new(),
+            1 => ", after 1 restart".to_owned(),
+            restarts => format!(", after {restarts} restarts"),
+        };
+        let rejected = match self.records_rejected {
+            0 => String::new(),
+            rejected => format!(", {} rejected", count(rejected)),
+        };
         match (self.checkpoint, self.resumed_from) {
             (None, Some(epoch)) if self.records_read == 0 => {
                 format!("{name}: nothing new since checkpoint {epoch}; {how}\n")
@@ -146,7 +183,7 @@ impl Outcome {
             (Some(epoch), resumed_from) => {
                 let from = resumed_from.map(|epoch| format!(", from checkpoint {epoch} on")).unwrap_or_default();
                 format!(
-                    "{name}: {how}; {} records read{from}, {} written in {:.1} s; all of it is committed with checkpoint {epoch}\n",
+                    "{name}: {how}{restarts}; {} records read{from}, {} written{rejected} in {:.1} s; all of it is committed with checkpoint {epoch}\n",
                     count(self.records_read),
                     count(self.records_written),
                     self.seconds,

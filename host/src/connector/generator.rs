@@ -335,7 +335,7 @@ mod tests {
 
     fn rows(reader: &mut GeneratorReader) -> Vec<(Option<Vec<u8>>, Vec<u8>, i64)> {
         let mut rows = Vec::new();
-        while let Polled::Batch(batch) = reader.poll().expect("never fails") {
+        while let Polled::Batch { batch, .. } = reader.poll().expect("never fails") {
             batch.check().expect("well formed");
             let owned =
                 |row: Row<'_>| (row.key.map(<[u8]>::to_vec), row.value.expect("a value").to_vec(), row.timestamp);
@@ -432,7 +432,7 @@ mod tests {
         let whole = rows(&mut reader(&options, 0, 1));
         let mut first = reader(&options, 0, 1);
         let mut seen = 0;
-        while let Polled::Batch(batch) = first.poll().expect("never fails") {
+        while let Polled::Batch { batch, .. } = first.poll().expect("never fails") {
             seen += batch.rows as usize;
             let mut second = reader(&options, 0, 1);
             second.restore(&first.snapshot()).expect("its own positions");
@@ -462,7 +462,7 @@ mod tests {
         let mut made = 0;
         loop {
             match slow.poll().expect("never fails") {
-                Polled::Batch(batch) => made += batch.rows,
+                Polled::Batch { batch, .. } => made += batch.rows,
                 Polled::Idle(_) => {}
                 Polled::Ended => break,
             }

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BadOption, ConnectorContext, ConnectorError, SplitState};
-use crate::id::SubtaskId;
+use crate::id::{SplitId, SubtaskId};
 
 /// Numbers that stay together.
 pub const BLOCK: u64 = 1024;
@@ -91,6 +91,11 @@ impl IdBlocks {
             split.next += (u64::from(self.splits) - 1) * BLOCK;
         }
         Some((first, n))
+    }
+
+    /// The split that a number belongs to.
+    pub fn split_of(&self, number: u64) -> SplitId {
+        SplitId::new(&self.split_name((number / BLOCK % u64::from(self.splits)) as u32))
     }
 
     pub fn snapshot(&self) -> Vec<SplitState> {

@@ -5,6 +5,7 @@
 //! Invariant: what a sink has written is invisible to its readers until the [`SinkCommitter`] has been given a
 //! [`CommitPermit`](crate::protocol::CommitPermit).
 
+mod event_time;
 mod file_sink;
 mod file_source;
 mod generator;
@@ -22,11 +23,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::element::Batch;
-use crate::id::{Attempt, Epoch, JobUid, Name, SubtaskId};
+use crate::id::{Attempt, Epoch, JobUid, Name, SplitId, SubtaskId};
 use crate::protocol::CommitPermit;
 
+pub use event_time::{EventTimeOptions, OnMissing, Pointer, TimeFrom, TimeUnit};
 pub use file_sink::{FileSinkOptions, MissingValue};
-pub use file_source::{FileMode, FileSourceOptions};
+pub use file_source::{FileMode, FileSourceOptions, would_read};
 pub use generator::{EventTime, GeneratorKind, GeneratorOptions, KeyOrder, words_line};
 pub use nexmark::NexmarkOptions;
 pub use null_sink::{NullSinkOptions, NullSinkWriter};
@@ -46,10 +48,20 @@ pub struct SplitState {
 /// What a source has to give at the moment.
 #[derive(Debug)]
 pub enum Polled {
-    Batch(Batch),
+    /// Records of one split. The first of them is at `first_offset`: what that counts is the source's own.
+    Batch { split: SplitId, first_offset: u64, batch: Batch },
     /// Nothing now; ask again after this time.
     Idle(Duration),
     /// Nothing ever again (a bounded source). Asked again, it says so again.
+    Ended,
+}
+
+/// What has happened to a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitChange {
+    /// It has nothing more for now.
+    Rests,
+    /// It will never have anything again.
     Ended,
 }
 
@@ -65,8 +77,25 @@ pub trait SourceReader: Send {
     /// # Errors
     /// If the source can't be read.
     fn poll(&mut self) -> Result<Polled, ConnectorError>;
-    /// The positions of this subtask's splits after the last batch that `poll` gave.
+    /// The positions of this subtask's splits after the last batch that `poll` gave. Not asked while it
+    /// [`is_ahead`](Self::is_ahead).
     fn snapshot(&self) -> Vec<SplitState>;
+    /// Whether its positions are ahead of what it has given: then the next `poll` gives a batch, and is to come before a barrier.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+    /// The splits that were begun before this attempt and will go on. Asked once, before the first `poll`.
+    fn begun_splits(&self) -> Vec<SplitId> {
+        Vec::new()
+    }
+    /// What has happened to splits since this was asked last, in its order; to be asked after each `poll`.
+    fn split_changes(&mut self) -> Vec<(SplitId, SplitChange)> {
+        Vec::new()
+    }
+    /// Whether it gives the records of all its splits in one order, so that no split can be behind another one.
+    fn merges_splits(&self) -> bool {
+        false
+    }
 }
 
 /// The work that makes a prepared epoch durable, done off the stream's path; gives the committable.
@@ -77,6 +106,10 @@ pub trait SinkWriter: Send {
     /// # Errors
     /// If the output can't be written; the attempt ends.
     fn write(&mut self, batch: &Batch) -> Result<(), ConnectorError>;
+    /// For how long it can't take the next batch. It isn't given one before.
+    fn busy_for(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Cuts the output at a barrier. What was written before belongs to `epoch`; the returned work makes it durable and still
     /// invisible, and gives bytes (empty if there is nothing to commit) from which another process can commit it.
     ///
@@ -124,6 +157,9 @@ pub enum ConnectorError {
     /// Nothing is lost by it: what isn't committed is replayed.
     #[error("{name}: cannot {action} {}: the disk is full", path.display())]
     Full { name: Name, action: &'static str, path: PathBuf, source: io::Error },
+    /// The one file or folder that a source is to read isn't there.
+    #[error("{name}: cannot find {}: there is no such file or folder", path.display())]
+    Missing { name: Name, path: PathBuf },
     /// What the user gave can't be used. `advice` says what to do.
     #[error("{name}: {problem}")]
     Refused { name: Name, problem: String, advice: String },
@@ -147,6 +183,9 @@ impl ConnectorError {
             ConnectorError::Full { .. } => {
                 "free some space and run the job again: it continues from its last checkpoint and nothing is lost"
                     .to_owned()
+            }
+            ConnectorError::Missing { name, .. } => {
+                format!("put it there, or correct path of [source.{name}]; nothing is lost")
             }
             ConnectorError::Refused { advice, .. } | ConnectorError::Commit { advice, .. } => advice.clone(),
             ConnectorError::Snapshot { .. } => {

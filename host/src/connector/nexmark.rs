@@ -196,7 +196,7 @@ mod tests {
 
     fn events(reader: &mut NexmarkReader) -> Vec<(serde_json::Value, i64)> {
         let mut events = Vec::new();
-        while let Polled::Batch(batch) = reader.poll().expect("never fails") {
+        while let Polled::Batch { batch, .. } = reader.poll().expect("never fails") {
             batch.check().expect("well formed");
             events.extend(
                 batch
@@ -234,7 +234,7 @@ mod tests {
         let whole = texts(events(&mut reader(&options, 0, 1)));
         let mut first = reader(&options, 0, 1);
         let mut seen = 0;
-        while let Polled::Batch(batch) = first.poll().expect("never fails") {
+        while let Polled::Batch { batch, .. } = first.poll().expect("never fails") {
             seen += batch.rows as usize;
             let mut rest = Vec::new();
             for subtask in 0..2 {

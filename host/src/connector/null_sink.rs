@@ -1,27 +1,51 @@
-//! The null sink: takes everything, keeps nothing. For benchmarks and dry runs.
+//! The null sink: takes everything, keeps nothing, as fast as it comes or as slowly as it is told to. For benchmarks, dry runs
+//! and demonstrations of backpressure.
 //!
 //! Invariant: it never has anything to commit.
 
+use std::time::{Duration, Instant};
+
 use serde::Deserialize;
 
-use super::{ConnectorError, Prepare, SinkCommitter, SinkWriter};
+use super::numbered::validate_rate;
+use super::{BadOption, ConnectorContext, ConnectorError, Prepare, SinkCommitter, SinkWriter};
 use crate::element::Batch;
 use crate::id::Epoch;
 use crate::protocol::CommitPermit;
 
-/// `type = "null"`: no keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// `type = "null"`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NullSinkOptions {}
+pub struct NullSinkOptions {
+    /// Records a second that it takes in all. Without it, as many as there are.
+    #[serde(default)]
+    pub rate: Option<f64>,
+}
+
+impl NullSinkOptions {
+    pub(super) fn validate(&self) -> Result<(), BadOption> {
+        validate_rate(self.rate)
+    }
+}
 
 /// Counts what it is given.
 #[derive(Debug, Default)]
 pub struct NullSinkWriter {
     rows: u64,
     bytes: u64,
+    /// How long one record takes.
+    pace: Duration,
+    /// When what it was given is done.
+    busy_until: Option<Instant>,
 }
 
 impl NullSinkWriter {
+    pub(super) fn open(options: &NullSinkOptions, ctx: &ConnectorContext) -> NullSinkWriter {
+        // Each subtask has its share of the rate.
+        let pace = options.rate.map_or(0.0, |rate| f64::from(ctx.parallelism) / rate);
+        NullSinkWriter { pace: Duration::from_secs_f64(pace), ..NullSinkWriter::default() }
+    }
+
     /// Records taken.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -37,7 +61,16 @@ impl SinkWriter for NullSinkWriter {
     fn write(&mut self, batch: &Batch) -> Result<(), ConnectorError> {
         self.rows += u64::from(batch.rows);
         self.bytes += batch.bytes() as u64;
+        if !self.pace.is_zero() {
+            let now = Instant::now();
+            let start = self.busy_until.map_or(now, |done| done.max(now));
+            self.busy_until = Some(start + self.pace.saturating_mul(batch.rows));
+        }
         Ok(())
+    }
+
+    fn busy_for(&self) -> Duration {
+        self.busy_until.map_or(Duration::ZERO, |done| done.saturating_duration_since(Instant::now()))
     }
 
     fn prepare(&mut self, epoch: Epoch) -> Result<Prepare, ConnectorError> {
@@ -66,6 +99,7 @@ impl SinkCommitter for NullCommitter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_ctx;
     use super::*;
     use crate::element::Row;
 
@@ -79,5 +113,19 @@ mod tests {
         sink.write(&batch).expect("takes everything");
         assert_eq!((sink.rows(), sink.bytes()), (4, 2 * batch.bytes() as u64));
         assert_eq!(sink.prepare(Epoch(1)).expect("a cut")().expect("work"), Vec::<u8>::new());
+        assert_eq!(sink.busy_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_rate_is_shared_by_the_subtasks_and_kept_by_being_busy() {
+        let options = NullSinkOptions { rate: Some(100.0) };
+        let mut sink = NullSinkWriter::open(&options, &test_ctx("slow", 2));
+        let mut batch = Batch::with_capacity(0, 0);
+        (0..500).for_each(|_| batch.push(Row { key: None, value: None, timestamp: 0 }));
+        let before = Instant::now();
+        sink.write(&batch).expect("takes everything");
+        sink.write(&batch).expect("takes everything");
+        let busy = sink.busy_for() + before.elapsed();
+        assert!((19.9..21.0).contains(&busy.as_secs_f64()), "{busy:?}");
     }
 }

@@ -4,13 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::id_blocks::IdBlocks;
+use super::id_blocks::{BLOCK, IdBlocks};
 use super::rate::{Allowance, Rate};
 use super::{BadOption, ConnectorContext, ConnectorError, Polled, SourceReader, SplitState};
 use crate::element::Batch;
 
-/// Rows of a batch at most.
-const BATCH_ROWS: u64 = 2048;
+/// Rows of a batch at most, which are all of one split.
+const BATCH_ROWS: u64 = BLOCK;
 
 /// Makes records from their numbers.
 pub trait MakeRecords: Send {
@@ -39,12 +39,17 @@ pub struct Numbers {
 impl Numbers {
     pub fn validate(self) -> Result<(), BadOption> {
         super::id_blocks::validate_splits(self.splits)?;
-        match self.rate {
-            Some(rate) if !(0.001..=1e9).contains(&rate) => {
-                Err(BadOption::new("rate", rate, "it is records a second, 0.001 to a thousand million"))
-            }
-            Some(_) | None => Ok(()),
+        validate_rate(self.rate)
+    }
+}
+
+/// A rate that is kept to is neither nothing nor more than can be counted.
+pub fn validate_rate(rate: Option<f64>) -> Result<(), BadOption> {
+    match rate {
+        Some(rate) if !(0.001..=1e9).contains(&rate) => {
+            Err(BadOption::new("rate", rate, "it is records a second, 0.001 to a thousand million"))
         }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -81,19 +86,17 @@ impl<M: MakeRecords> SourceReader for NumberedReader<M> {
             Err(_) if self.blocks.has_ended() => return Ok(Polled::Ended),
             Err(time) => return Ok(Polled::Idle(time)),
         };
-        let mut batch = Batch::with_capacity(rows as usize, rows as usize * self.maker.value_bytes());
-        while u64::from(batch.rows) < rows
-            && let Some((first, n)) = self.blocks.take(rows - u64::from(batch.rows))
-        {
-            self.maker.make(first, n, &mut batch);
-        }
-        if batch.is_empty() {
-            return Ok(Polled::Ended);
-        }
+        let Some((first, n)) = self.blocks.take(rows) else { return Ok(Polled::Ended) };
+        let mut batch = Batch::with_capacity(n as usize, n as usize * self.maker.value_bytes());
+        self.maker.make(first, n, &mut batch);
         if let Some(rate) = &mut self.rate {
-            rate.made(u64::from(batch.rows));
+            rate.made(n);
         }
-        Ok(Polled::Batch(batch))
+        Ok(Polled::Batch { split: self.blocks.split_of(first), first_offset: first, batch })
+    }
+
+    fn merges_splits(&self) -> bool {
+        true
     }
 
     fn snapshot(&self) -> Vec<SplitState> {

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::event_time::{EventTimeOptions, TimedReader};
 use super::file_sink::{self, FileCommitter, FileSinkOptions, FileSinkWriter};
 use super::file_source::{self, FileReader, FileSourceOptions};
-use super::generator::{GeneratorOptions, GeneratorReader};
+use super::generator::{EventTime, GeneratorOptions, GeneratorReader};
 use super::nexmark::{NexmarkOptions, NexmarkReader};
 use super::null_sink::{NullCommitter, NullSinkOptions, NullSinkWriter};
 use super::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, SourceReader};
@@ -53,6 +54,27 @@ impl SourceOptions {
         }
     }
 
+    /// Whether its records have event times of their own.
+    pub fn has_event_times(&self) -> bool {
+        match self {
+            SourceOptions::File(_) => false,
+            SourceOptions::Generator(options) => match options.event_time {
+                EventTime::None => false,
+                EventTime::Id => true,
+            },
+            SourceOptions::Nexmark(_) => true,
+        }
+    }
+
+    /// Whether a split of it may fall silent for ever while others go on.
+    pub fn has_silent_splits(&self) -> bool {
+        match self {
+            SourceOptions::File(options) => !options.is_bounded(),
+            // Their splits are read in one order.
+            SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => false,
+        }
+    }
+
     /// Whether the source ends by itself.
     pub fn is_bounded(&self) -> bool {
         match self {
@@ -79,7 +101,7 @@ impl SinkOptions {
     pub fn validate(&self) -> Result<(), BadOption> {
         match self {
             SinkOptions::File(options) => options.validate(),
-            SinkOptions::Null(_) => Ok(()),
+            SinkOptions::Null(options) => options.validate(),
         }
     }
 }
@@ -114,22 +136,24 @@ impl BadOption {
     }
 }
 
-/// Opens one subtask of a source. Reads nothing yet but makes sure that there is something to read from.
+/// Opens one subtask of a source, whose records get their event times as `event_time` says. Reads nothing yet but makes sure that there is something to read from.
 ///
 /// # Errors
 /// If the options or what they name can't be used.
 pub fn open_source(
     options: &SourceOptions,
+    event_time: &EventTimeOptions,
     ctx: &ConnectorContext,
     subtask: u32,
 ) -> Result<Box<dyn SourceReader>, ConnectorError> {
     assert!(subtask < ctx.parallelism, "subtask {subtask} of {}", ctx.parallelism);
     options.validate().map_err(|bad| bad.refused(ctx))?;
-    Ok(match options {
+    let reader: Box<dyn SourceReader> = match options {
         SourceOptions::File(options) => Box::new(FileReader::open(options, ctx, subtask)?),
         SourceOptions::Generator(options) => Box::new(GeneratorReader::open(options, ctx, subtask)?),
         SourceOptions::Nexmark(options) => Box::new(NexmarkReader::open(options, ctx, subtask)?),
-    })
+    };
+    Ok(TimedReader::wrap(reader, &ctx.name, event_time))
 }
 
 /// Opens one subtask of a sink. Its first `write` fails unless [`open_committer`] has claimed the output before.
@@ -145,7 +169,7 @@ pub fn open_sink_writer(
     options.validate().map_err(|bad| bad.refused(ctx))?;
     Ok(match options {
         SinkOptions::File(options) => Box::new(FileSinkWriter::open(options, ctx, subtask)),
-        SinkOptions::Null(_) => Box::new(NullSinkWriter::default()),
+        SinkOptions::Null(options) => Box::new(NullSinkWriter::open(options, ctx)),
     })
 }
 
@@ -236,6 +260,7 @@ mod tests {
             ("type = 'file'\npath = ''", "path"),
             ("type = 'file'\npath = 'x'\nextension = '../x'", "extension"),
             ("type = 'file'\npath = 'x'\nroll_size = '1B'", "roll_size"),
+            ("type = 'null'\nrate = 0", "rate"),
         ] {
             assert_eq!(toml::from_str::<SinkOptions>(text).expect("parses").validate().expect_err(text).key, key);
         }

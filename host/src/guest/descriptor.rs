@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::graph::{InputFacts, OperatorFacts};
+use crate::graph::{DEAD_LETTERS, InputFacts, OperatorFacts};
 use crate::id::Name;
 use crate::state::TIMERS_TABLE;
 use crate::store::TableRef;
@@ -13,8 +13,6 @@ use crate::store::TableRef;
 /// The most inputs, outputs and tables each that an operator may declare.
 pub const DECLARATIONS_MAX: usize = 64;
 const TEXT_CHARS_MAX: usize = 64;
-/// The output on which the host puts records that an operator has rejected; no operator may declare it.
-pub const DEAD_LETTERS: &str = "dead-letters";
 
 /// What an operator is, without any configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -255,8 +255,10 @@ impl OperatorError {
         let name = &self.subtask.operator;
         match &*self.failure {
             Failure::Refused { kind: ErrorKind::BadRecord, .. } => {
-                "nothing is lost: correct the input or let the operator skip such records, then run the job again"
-                    .to_owned()
+                format!(
+                    "nothing is lost: correct the input, or set on_error = \"skip\" or \"dead-letter\" in [operator.{name}], then \
+                     run the job again"
+                )
             }
             Failure::Refused { .. } => "nothing is lost: remove the cause and run the job again".to_owned(),
             Failure::Deadline { .. } => format!("if it needs the time, raise `call` in [operator.{name}.limits]"),
@@ -269,10 +271,7 @@ impl OperatorError {
             | Failure::Unfit { .. } => {
                 "this is the operator's fault; nothing is lost: correct it and run the job again".to_owned()
             }
-            Failure::State(error) if error.is_guest_fault() => {
-                "this is the operator's fault; nothing is lost: correct it and run the job again".to_owned()
-            }
-            Failure::State(_) => "nothing is lost: remove the cause and run the job again".to_owned(),
+            Failure::State(error) => error.help(),
         }
     }
 }

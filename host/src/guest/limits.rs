@@ -2,9 +2,12 @@
 //!
 //! Invariant: no memory or table of a guest grows past its limit, whatever the guest asks for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
+
+use crate::telemetry::GuestFigures;
 
 /// How often the engine's clock ticks; a deadline is kept to about this.
 pub(super) const TICK: Duration = Duration::from_millis(10);
@@ -62,11 +65,12 @@ pub(super) struct MemoryRefused {
 pub(super) struct Limiter {
     memory_bytes_max: usize,
     memory_bytes: usize,
+    figures: Arc<GuestFigures>,
 }
 
 impl Limiter {
-    pub fn new(limits: &Limits) -> Limiter {
-        Limiter { memory_bytes_max: limits.memory_bytes_max, memory_bytes: 0 }
+    pub fn new(limits: &Limits, figures: Arc<GuestFigures>) -> Limiter {
+        Limiter { memory_bytes_max: limits.memory_bytes_max, memory_bytes: 0, figures }
     }
 }
 
@@ -77,6 +81,7 @@ impl ResourceLimiter for Limiter {
             return Err(MemoryRefused { wanted_bytes, limit_bytes: self.memory_bytes_max }.into());
         }
         self.memory_bytes = wanted_bytes;
+        self.figures.set_memory(wanted_bytes);
         Ok(true)
     }
 

@@ -21,8 +21,7 @@ mod tests;
 
 pub use cache::default_cache_dir;
 pub use descriptor::{
-    BadDescriptor, DEAD_LETTERS, DECLARATIONS_MAX, Declared, Descriptor, Input, Redistribution, Table,
-    TableDeclaration, TableKind,
+    BadDescriptor, DECLARATIONS_MAX, Declared, Descriptor, Input, Redistribution, Table, TableDeclaration, TableKind,
 };
 pub use engine::Engine;
 pub use error::{Call, ErrorKind, Failure, GuestError, Misuse, OperatorError, Problem};

@@ -1,32 +1,41 @@
-//! One job: recover, wire, run, checkpoint, stop.
+//! One job: recover, wire, run, checkpoint, start again after a failure, stop.
 //!
 //! Invariant: nothing outside of this room spawns; all that is spawned is joined before [`run`] returns.
 
+mod attempts;
+mod guards;
+mod progress;
 mod pump;
 mod recover;
+mod take_up;
 mod upload;
 mod wire;
+mod worth;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use tokio::sync::watch;
+use attempts::with_causes;
 
+pub use attempts::run;
 pub use pump::CommitError;
 pub use upload::UploadError;
 
-use crate::connector::{ConnectorError, SinkOptions, SourceOptions};
+use crate::connector::{ConnectorError, EventTimeOptions, SinkOptions, SourceOptions};
 use crate::graph::Plan;
 use crate::guest::{Limits, OperatorFactory};
 use crate::id::{Epoch, Name};
+use crate::protocol::isolation::TooMuchPoison;
 use crate::protocol::recovery::RecoveryRefused;
-use crate::protocol::{Coordinator, CoordinatorOptions, FailReason, MaxParallelism};
+use crate::protocol::restart::RestartStrategy;
+use crate::protocol::{
+    Alignment, CoordinatorOptions, FailReason, Guarantee, MaxParallelism, OnError, WatermarkOptions,
+};
 use crate::store::StoreError;
 use crate::task::TaskError;
-use crate::telemetry::{JobCounters, JobFinished, JobStarted};
 
 /// A job that has been checked and can be run.
 pub struct Job {
@@ -37,12 +46,22 @@ pub struct Job {
     pub store: PathBuf,
     pub max_parallelism: MaxParallelism,
     pub checkpoints: CoordinatorOptions,
+    pub alignment: Alignment,
     /// How many checkpoints are kept.
     pub retain: NonZeroU32,
+    pub restart: RestartStrategy,
+    pub guarantee: Guarantee,
     pub plan: Plan,
-    pub sources: BTreeMap<Name, SourceOptions>,
+    pub sources: BTreeMap<Name, Source>,
     pub operators: BTreeMap<Name, Operator>,
     pub sinks: BTreeMap<Name, SinkOptions>,
+}
+
+/// A source of a job, and what it does for event time.
+pub struct Source {
+    pub options: SourceOptions,
+    pub event_time: EventTimeOptions,
+    pub watermarks: WatermarkOptions,
 }
 
 /// An operator of a job: what makes its instances, and what they are given.
@@ -52,6 +71,8 @@ pub struct Operator {
     pub limits: Limits,
     /// Changed keyed state that one subtask keeps in memory before it is merged into RocksDB.
     pub state_memory_bytes_max: usize,
+    /// What becomes of records that it can't process.
+    pub on_error: OnError,
 }
 
 /// How a job came to its end.
@@ -59,9 +80,12 @@ pub struct Operator {
 pub struct Finished {
     /// Its input had ended; otherwise it was asked to stop.
     pub ended: bool,
+    /// It was asked to stop while it waited for its next attempt, so what was read since its last checkpoint is to be read
+    /// again.
+    pub between_attempts: bool,
     /// The checkpoint that it started from.
     pub resumed_from: Option<Epoch>,
-    /// The last checkpoint of this attempt; `None` if nothing had changed since the one it started from.
+    /// The last checkpoint of this run; `None` if nothing had changed since the one it started from.
     pub epoch: Option<Epoch>,
 }
 
@@ -92,8 +116,25 @@ pub enum RunError {
     Task { chain: String, source: Box<TaskError> },
     #[error("the host failed, which is a bug in Lockgate: {message}")]
     Panicked { message: String },
+    #[error("checkpoint {epoch} was given up after {} s: {}", .waited.as_secs(), .waits.join("; "))]
+    Stuck { epoch: Epoch, waited: Duration, waits: Vec<String> },
     #[error("the attempt was ended: {0}")]
     Attempt(FailReason),
+    #[error("cannot find an end of the records at which the operators of job '{job}' trap")]
+    Poison { job: Name, source: TooMuchPoison },
+    #[error(
+        "job '{job}' has failed {failures} times in a row, which is more than its restarts allow; attempts made: {attempts}; the \
+         first of these failures: {first}; the last: {}",
+        with_causes(.last.as_ref())
+    )]
+    GivenUp {
+        job: Name,
+        failures: u32,
+        attempts: u64,
+        first: String,
+        #[source]
+        last: Box<RunError>,
+    },
 }
 
 impl RunError {
@@ -112,7 +153,21 @@ impl RunError {
             RunError::Connector { source, .. } => Some(source.help()),
             RunError::Commit { source, .. } => Some(source.help()),
             RunError::Refused { source, .. } => Some(source.help()),
+            RunError::Stuck { .. } => Some(
+                "if operators, sinks or disks are merely slow, raise checkpoint.timeout, or let barriers overtake what they \
+                 wait behind: checkpoint.alignment = \"unaligned\""
+                    .to_owned(),
+            ),
             RunError::Attempt(reason) => reason.help().map(str::to_owned),
+            RunError::Poison { .. } => Some(
+                "this is the operator's fault rather than that of single records; nothing is lost: correct it and run the job \
+                 again"
+                    .to_owned(),
+            ),
+            RunError::GivenUp { last, .. } => {
+                let restarts = "[restart] of the job file says how often a job is started again";
+                Some(last.help().map_or(restarts.to_owned(), |help| format!("{help}; {restarts}")))
+            }
             RunError::CheckpointMissing { .. } => Some(
                 "put the checkpoint store back from a backup: from an older checkpoint the job would put out again what is \
                  there already. To start from the beginning, give the job a new name and its sinks new folders"
@@ -120,37 +175,4 @@ impl RunError {
             ),
         }
     }
-}
-
-/// Runs a job until its input ends, it is asked to stop, or it fails.
-///
-/// `stop` turning true asks for a last checkpoint and an orderly end. `counters` can be read by others meanwhile.
-///
-/// # Errors
-/// [`RunError`]; the process may go on.
-pub async fn run(job: Job, counters: Arc<JobCounters>, stop: watch::Receiver<bool>) -> Result<Finished, RunError> {
-    let recovered = recover::recover(&job).await?;
-    let resumed_from = recovered.manifest.as_ref().map(|manifest| manifest.epoch);
-    let started = Instant::now();
-    let running = wire::start(&job, &recovered, &counters)?;
-    let tasks = running.names.keys().copied().collect::<BTreeSet<_>>();
-    JobStarted { job: &job.name, attempt: recovered.attempt, resumed_from, tasks: tasks.len() }.emit();
-    let coordinator =
-        Coordinator::new(job.checkpoints, tasks, running.sources.clone(), resumed_from, started.elapsed());
-    let attempted = pump::Attempted {
-        job: job.name.clone(),
-        store: recovered.store.clone(),
-        attempt: recovered.attempt,
-        resumed_from,
-        slot: recover::SLOT,
-        max_parallelism: job.max_parallelism,
-        retain: job.retain,
-        committers: recovered.committers.clone(),
-        counters,
-    };
-    let outcome = pump::Pump::new(attempted, coordinator, running, started, stop).run().await;
-    recovered.remove_work_folder();
-    let finished = outcome?;
-    JobFinished { job: &job.name, ended: finished.ended, epoch: finished.epoch }.emit();
-    Ok(finished)
 }

@@ -10,38 +10,41 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
+use super::RunError;
+use super::guards::Guards;
 use super::upload::{Part, UploadError, upload};
-use super::{Finished, RunError};
 use crate::connector::{ConnectorError, SinkCommitter};
 use crate::crash;
 use crate::element::Barrier;
 use crate::id::{Attempt, Epoch, Name, TaskId};
 use crate::protocol::{Action, CommitPermit, Coordinator, Event, FailReason, MaxParallelism, PublishReceipt};
 use crate::store::{CheckpointStore, MANIFEST_VERSION, Manifest, OperatorCheckpoint, StoreError};
-use crate::task::{TaskError, TaskEvent};
-use crate::telemetry::{CheckpointCompleted, CheckpointDiscarded, JobCounters, RetentionFailed};
+use crate::task::{TaskError, TaskEvent, TaskStatus};
+use crate::telemetry::{CheckpointCompleted, CheckpointDiscarded, JobCounters, Newest, RetentionFailed};
 
 /// What the pump needs to know of the attempt.
 pub struct Attempted {
     pub job: Name,
     pub store: CheckpointStore,
     pub attempt: Attempt,
-    pub resumed_from: Option<Epoch>,
     pub slot: u32,
     pub max_parallelism: MaxParallelism,
     pub retain: NonZeroU32,
     pub committers: BTreeMap<Name, Arc<dyn SinkCommitter>>,
     pub counters: Arc<JobCounters>,
+    pub guards: Arc<Guards>,
 }
 
 /// The running tasks and the ways to reach them.
 pub struct Running {
     pub tasks: JoinSet<(TaskId, Result<(), TaskError>)>,
-    /// The names in each task's chain, for errors.
-    pub names: BTreeMap<TaskId, String>,
+    /// What each task is doing, for errors.
+    pub statuses: BTreeMap<TaskId, Arc<TaskStatus>>,
     pub sources: BTreeSet<TaskId>,
     /// To every source task.
     pub barriers: Vec<mpsc::Sender<Barrier>>,
+    /// To every other task: nothing is sent, but a task whose sender is gone is cancelled.
+    pub others: Vec<mpsc::Sender<Barrier>>,
     pub events: mpsc::UnboundedReceiver<TaskEvent>,
 }
 
@@ -62,6 +65,11 @@ pub struct CommitError {
 }
 
 impl CommitError {
+    /// What the sink says.
+    pub fn cause(&self) -> &ConnectorError {
+        &self.source
+    }
+
     /// What to do about it.
     pub fn help(&self) -> String {
         self.source.help()
@@ -77,6 +85,8 @@ pub struct Pump {
     /// Committables of epochs that are being published or committed, by sink.
     committables: BTreeMap<Epoch, BTreeMap<Name, Vec<Vec<u8>>>>,
     injected: BTreeMap<Epoch, Instant>,
+    /// Bytes of what the manifests reach that are being published or committed.
+    sizes: BTreeMap<Epoch, u64>,
     /// The first real failure, with its causes; the coordinator sees only text.
     failure: Option<RunError>,
     stop: watch::Receiver<bool>,
@@ -98,36 +108,55 @@ impl Pump {
             started,
             committables: BTreeMap::new(),
             injected: BTreeMap::new(),
+            sizes: BTreeMap::new(),
             failure: None,
             stop,
         }
     }
 
-    /// Runs the attempt to its end and waits for all that it has started.
+    /// Runs the attempt to its end and waits for all that it has started. Tells whether the input has ended.
     ///
     /// # Errors
     /// What made the attempt fail.
-    pub async fn run(mut self) -> Result<Finished, RunError> {
+    pub async fn run(mut self) -> Result<bool, RunError> {
         let outcome = loop {
             let event = self.next_event().await;
             let Some(event) = event else { continue };
             if let Some(outcome) = self.step(event) {
-                break outcome;
+                break outcome.map_err(|reason| self.given_up(reason));
             }
         };
-        // Sources stop when their barriers are gone; the others stop when their neighbours do.
+        // Tasks stop when nobody can send them barriers any more. After a good end, those behind the sources still pass on its ends.
         self.running.barriers.clear();
+        if outcome.is_err() {
+            self.running.others.clear();
+        }
         self.running.events.close();
         while let Some(joined) = self.running.tasks.join_next().await {
+            // It was cancelled just now, and that is no cause.
+            if outcome.is_err() && matches!(joined, Ok((_, Err(TaskError::Cancelled)))) {
+                continue;
+            }
             let failed = self.task_ended(joined);
             debug_assert!(failed.is_none() || outcome.is_err(), "a task fails only before the job is finished");
         }
         // A publish or commit that is still running must have its outcome before another attempt may look.
         while self.work.join_next().await.is_some() {}
         match (outcome, self.failure) {
-            (Ok(finished), _) => Ok(finished),
+            (Ok(ended), _) => Ok(ended),
             (Err(_), Some(failure)) => Err(failure),
-            (Err(reason), None) => Err(RunError::Attempt(reason)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// Why the attempt has failed, told while its tasks can still be asked.
+    fn given_up(&self, reason: FailReason) -> RunError {
+        match reason {
+            FailReason::SnapshotTimeout { epoch, waited, missing } => {
+                let statuses = missing.iter().filter_map(|task| self.running.statuses.get(task));
+                RunError::Stuck { epoch, waited, waits: statuses.map(|status| status.why_missing(epoch)).collect() }
+            }
+            other => RunError::Attempt(other),
         }
     }
 
@@ -187,7 +216,11 @@ impl Pump {
             Done::Committed { epoch, outcome: Ok(()) } => {
                 crash::point("runtime.committed");
                 self.attempted.counters.committed(epoch);
+                self.attempted.guards.committed(epoch);
                 let took = self.injected.remove(&epoch).map_or(Duration::ZERO, |injected| injected.elapsed());
+                let size_bytes = self.sizes.remove(&epoch).unwrap_or_default();
+                let newest = Newest { epoch, took, size_bytes, committed: Instant::now() };
+                self.attempted.counters.checkpoint_figures().committed(newest);
                 CheckpointCompleted { epoch, took }.emit();
                 Some(Event::Committed(epoch))
             }
@@ -212,7 +245,8 @@ impl Pump {
                 None
             }
             Ok((task, Err(source))) => {
-                let chain = self.running.names.get(&task).cloned().unwrap_or_default();
+                let chain =
+                    self.running.statuses.get(&task).map(|status| status.chain().to_owned()).unwrap_or_default();
                 let reason = self.failed(RunError::Task { chain, source: Box::new(source) });
                 Some(Event::TaskFailed { task, reason })
             }
@@ -234,7 +268,7 @@ impl Pump {
     }
 
     /// Lets the coordinator decide and does what it says. The outcome, when there is one.
-    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<Finished, FailReason>> {
+    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<bool, FailReason>> {
         let now = self.started.elapsed();
         for action in self.coordinator.step(event, now) {
             match action {
@@ -246,12 +280,13 @@ impl Pump {
                 }
                 Action::Commit(permit) => self.commit(permit),
                 Action::Retain { committed } => self.retain(committed),
-                Action::Fail(reason) => return Some(Err(reason)),
-                Action::Finish { ended } => {
-                    let epoch = self.attempted.counters.committed_epoch();
-                    let resumed_from = self.attempted.resumed_from;
-                    return Some(Ok(Finished { ended, resumed_from, epoch }));
+                Action::Fail(reason) => {
+                    if !matches!(reason, FailReason::Task { .. }) {
+                        self.attempted.counters.checkpoint_figures().failed();
+                    }
+                    return Some(Err(reason));
                 }
+                Action::Finish { ended } => return Some(Ok(ended)),
             }
         }
         None
@@ -260,8 +295,7 @@ impl Pump {
     fn inject(&mut self, barrier: Barrier) {
         self.injected.insert(barrier.epoch, Instant::now());
         for source in &self.running.barriers {
-            // A source takes one barrier at a time and the coordinator injects no second one before it is through. A
-            // source that is gone has failed, which its task reports.
+            // There is room for all that may be in flight. A source that is gone has failed, which its task reports.
             let _ = source.try_send(barrier);
         }
     }
@@ -295,6 +329,9 @@ impl Pump {
             max_parallelism: self.attempted.max_parallelism,
             operators: operators.collect(),
         };
+        // A file that several parts name is counted once.
+        let files: BTreeMap<_, _> = manifest.files().map(|file| (&file.path, file.size_bytes)).collect();
+        self.sizes.insert(epoch, files.values().sum());
         let store = self.attempted.store.clone();
         self.work.spawn(async move {
             crash::point("runtime.publish.before");

@@ -7,7 +7,7 @@
 //! Invariant: state and sources start from the newest published checkpoint or, if there is none, from nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pump::commit_all;
@@ -16,11 +16,11 @@ use crate::connector::{ConnectorContext, SinkCommitter, open_committer};
 use crate::crash;
 use crate::id::{Attempt, Epoch, Name};
 use crate::protocol::recovery::{
-    ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts, RecoveryDecision,
+    EdgeFacts, ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts, RecoveryDecision,
     RecoveryFacts, decide,
 };
 use crate::protocol::{CommitPermit, PublishReceipt};
-use crate::store::{CheckpointStore, JobLock, Manifest, OperatorCheckpoint, StoreError};
+use crate::store::{CheckpointStore, EdgeRef, JobLock, Manifest, OperatorCheckpoint, StoreError};
 
 /// The slot of this process. One process runs a whole job.
 pub const SLOT: u32 = 0;
@@ -33,7 +33,20 @@ pub struct Recovered {
     pub committers: BTreeMap<Name, Arc<dyn SinkCommitter>>,
     /// Live state of this attempt; nothing in it is ever resumed from.
     pub work_folder: PathBuf,
-    _locks: Vec<JobLock>,
+}
+
+/// What keeps other processes out, from the first attempt to the last, so that none can slip in between two of them.
+#[derive(Default)]
+pub struct Locks(Vec<JobLock>);
+
+impl Locks {
+    /// Takes the lock of the state folder, then, when it is known to be there, that of the store.
+    fn acquire(&mut self, place: usize, folder: &Path, job: &Name) -> Result<(), StoreError> {
+        if self.0.len() == place {
+            self.0.push(JobLock::acquire(folder, job)?);
+        }
+        Ok(())
+    }
 }
 
 impl Recovered {
@@ -55,24 +68,22 @@ impl Recovered {
 
 /// # Errors
 /// [`RunError`], having changed nothing that matters to the next run.
-pub async fn recover(job: &Job) -> Result<Recovered, RunError> {
+pub async fn recover(job: &Job, locks: &mut Locks) -> Result<Recovered, RunError> {
     let name = &job.name;
     let store_failed = |source: StoreError| RunError::Store { job: name.clone(), source };
-    let mut locks = vec![JobLock::acquire(&job.state_dir, name).map_err(store_failed)?];
+    locks.acquire(0, &job.state_dir, name).map_err(store_failed)?;
     let root = &job.store;
     let store = CheckpointStore::open(root, name, SLOT).await.map_err(store_failed)?;
-    locks.push(JobLock::acquire(&root.join(name.as_str()), name).map_err(store_failed)?);
+    locks.acquire(1, &root.join(name.as_str()), name).map_err(store_failed)?;
+    // Claimed first: a run of the same job that still publishes sees the claim, or its manifest is found below.
+    let attempt = store.claim_attempt().await.map_err(store_failed)?;
     let newest = newest(job, &store).await?;
-    let used = newest.as_ref().map(|(manifest, _)| manifest.attempt);
-    let mut attempt = store.claim_attempt().await.map_err(store_failed)?;
-    // Claims that were lost must not let two attempts use the same file names.
-    while Some(attempt) <= used {
-        attempt = store.claim_attempt().await.map_err(store_failed)?;
+    if let Some(newer) = newest.as_ref().map(|(manifest, _)| manifest.attempt).filter(|used| *used >= attempt) {
+        return Err(store_failed(StoreError::Fenced { ours: attempt, newer }));
     }
     crash::point("recover.claimed");
     let work_folder = new_work_folder(job, attempt)?;
-    let mut recovered =
-        Recovered { store, attempt, manifest: None, committers: BTreeMap::new(), work_folder, _locks: locks };
+    let mut recovered = Recovered { store, attempt, manifest: None, committers: BTreeMap::new(), work_folder };
     for (sink, options) in &job.sinks {
         let node = job.plan.nodes.iter().find(|node| node.name == *sink).expect("the plan has every sink");
         let context = recovered.context(job, sink, node.parallelism);
@@ -127,12 +138,18 @@ fn manifest_facts(manifest: &Manifest) -> ManifestFacts {
     let operator = |operator: &OperatorCheckpoint| {
         let keyed = || operator.subtasks.iter().filter_map(|part| part.keyed.as_ref());
         let tables = keyed().flat_map(|keyed| &keyed.tables);
+        let in_flight = operator.subtasks.iter().filter_map(|part| part.in_flight.as_ref());
+        let edge = |edge: &EdgeRef| {
+            let EdgeRef { from, output, input, exchange: _ } = edge.clone();
+            EdgeFacts { from, output, input }
+        };
         OperatorFacts {
             splits: operator.subtasks.iter().any(|part| !part.splits.is_empty()),
             operator_state: operator.subtasks.iter().any(|part| part.operator_state.is_some()),
             committables: operator.subtasks.iter().any(|part| !part.committable.is_empty()),
             key_groups: keyed().map(|keyed| keyed.key_groups).collect(),
             tables: tables.map(|table| (table.name.clone(), table.version)).collect(),
+            in_flight: in_flight.flat_map(|in_flight| in_flight.edges.iter().map(edge)).collect(),
         }
     };
     ManifestFacts {
@@ -153,10 +170,18 @@ fn expected(job: &Job) -> ExpectedJob {
         let tables = tables.map(|table| (table.name, table.version)).collect();
         (name.clone(), ExpectedOperator::Operator { tables })
     });
+    let mut edges = BTreeMap::<Name, BTreeSet<EdgeFacts>>::new();
+    for edge in &job.plan.edges {
+        let (from, to) = (job.plan.node(edge.from), job.plan.node(edge.to));
+        let output = from.outputs[edge.port as usize].clone();
+        let edge = EdgeFacts { from: from.name.clone(), output, input: edge.input };
+        edges.entry(to.name.clone()).or_default().insert(edge);
+    }
     ExpectedJob {
         name: job.name.clone(),
         max_parallelism: job.max_parallelism,
         operators: sources.chain(operators).chain(sinks).collect(),
+        edges,
     }
 }
 

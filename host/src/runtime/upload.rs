@@ -5,11 +5,12 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::connector::ConnectorError;
-use crate::id::{Attempt, SubtaskId};
+use crate::id::{Attempt, Epoch, SubtaskId};
 use crate::state::{StateError, TransferError, Uploader};
-use crate::store::{CheckpointStore, FileRef, FileUploader, StoreError, SubtaskSnapshot};
-use crate::task::{PendingPart, help_of_state};
-use crate::telemetry::JobCounters;
+use crate::store::in_flight::{self, ChannelContent};
+use crate::store::{CheckpointStore, EdgeRef, FileRef, FileUploader, InFlightSnapshot, StoreError, SubtaskSnapshot};
+use crate::task::{InFlight, PendingPart, help_of_state};
+use crate::telemetry::{JobCounters, StateSize};
 
 /// Why a part could not be made durable.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,8 @@ pub enum UploadError {
     State { subtask: SubtaskId, source: StateError },
     #[error("cannot save the operator state of {subtask}")]
     Store { subtask: SubtaskId, source: StoreError },
+    #[error("cannot save the records in flight to {subtask}")]
+    InFlight { subtask: SubtaskId, source: StoreError },
     #[error("cannot prepare the output of {subtask}")]
     Sink { subtask: SubtaskId, source: ConnectorError },
     #[error("preparing the output of {subtask} panicked")]
@@ -29,7 +32,7 @@ impl UploadError {
     /// What to do about it.
     pub fn help(&self) -> Option<String> {
         match self {
-            UploadError::Store { source, .. } => source.help(),
+            UploadError::Store { source, .. } | UploadError::InFlight { source, .. } => source.help(),
             UploadError::State { source, .. } => help_of_state(source),
             UploadError::Sink { source, .. } => Some(source.help()),
             UploadError::Panicked { .. } => None,
@@ -46,7 +49,7 @@ pub type Part = (SubtaskId, SubtaskSnapshot);
 /// [`UploadError`]; what was uploaded before is collected by retention later.
 pub async fn upload(
     parts: Vec<PendingPart>,
-    epoch: crate::id::Epoch,
+    epoch: Epoch,
     store: CheckpointStore,
     attempt: Attempt,
     counters: &JobCounters,
@@ -64,8 +67,20 @@ pub async fn upload(
             snapshot.operator_state = Some(file);
         }
         if let Some(pending) = part.keyed {
+            let metrics = pending.metrics();
             let keyed = pending.upload(&uploader).await;
-            snapshot.keyed = Some(keyed.map_err(|source| UploadError::State { subtask: subtask.clone(), source })?);
+            let keyed = keyed.map_err(|source| UploadError::State { subtask: subtask.clone(), source })?;
+            counters.subtask(&subtask).set_state(StateSize {
+                snapshot_bytes: keyed.base.values().chain(&keyed.deltas).map(|file| file.size_bytes).sum(),
+                memory_bytes: metrics.memory_bytes as u64,
+                disk_bytes: metrics.disk_bytes,
+            });
+            snapshot.keyed = Some(keyed);
+        }
+        if !part.in_flight.is_empty() {
+            let in_flight = upload_in_flight(part.in_flight, epoch, &uploader).await;
+            let in_flight = in_flight.map_err(|source| UploadError::InFlight { subtask: subtask.clone(), source })?;
+            snapshot.in_flight = Some(in_flight);
         }
         if let Some(prepare) = part.prepare {
             // It waits for the disk.
@@ -76,6 +91,28 @@ pub async fn upload(
         done.push((subtask, snapshot));
     }
     Ok(done)
+}
+
+async fn upload_in_flight(
+    in_flight: Vec<InFlight>,
+    epoch: Epoch,
+    uploader: &Counted<'_>,
+) -> Result<InFlightSnapshot, StoreError> {
+    let mut edges = Vec::new();
+    let mut channels = Vec::with_capacity(in_flight.len());
+    for InFlight { label, batches } in in_flight {
+        let (from, output) = (label.from.operator.clone(), label.output.clone());
+        let edge = EdgeRef { from, output, input: label.port, exchange: label.exchange };
+        let place = edges.iter().position(|known| *known == edge).unwrap_or_else(|| {
+            edges.push(edge);
+            edges.len() - 1
+        });
+        channels.push(ChannelContent { edge: place as u32, sender: label.from.index, batches });
+    }
+    let bytes = Bytes::from(in_flight::encode(&channels));
+    let file = uploader.inner.put_bytes(&format!("in-flight-{epoch}"), bytes).await?;
+    uploader.counters.uploaded(file.size_bytes);
+    Ok(InFlightSnapshot { edges, file })
 }
 
 /// Uploads for one subtask, counted.

@@ -12,43 +12,61 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::guards::Guards;
 use super::pump::Running;
 use super::recover::Recovered;
-use super::{Job, RunError};
-use crate::channel::{Capacity, Inputs, Receiver, Sender, link};
-use crate::connector::{SplitState, open_sink_writer, open_source};
+use super::take_up::{Reader, TakingUp};
+use super::{Job, RunError, progress};
+use crate::channel::{Announce, Capacity, Inputs, Receiver, Sender, link};
+use crate::connector::{open_sink_writer, open_source};
 use crate::element::Barrier;
 use crate::graph::{self, NodeId, NodeKind, Plan};
 use crate::guest::{Counters, InstanceContext, OperatorFactory, OperatorInstance};
 use crate::id::{Name, SubtaskId, TaskId};
+use crate::protocol::in_flight::Place;
+use crate::protocol::{Aligner, OnError};
 use crate::state::{BlockCache, KeyedState, StateOptions, TransferError};
 use crate::store::{CheckpointStore, KeyedSnapshot, SubtaskSnapshot};
-use crate::task::{Chain, Exchange, Head, OperatorSlot, Outlet, Tail, Task, TaskError, TaskEvent, Wires};
+use crate::task::{
+    Chain, Exchange, Head, InputLabel, OperatorSlot, Outlet, SourceTime, Tail, Task, TaskError, TaskEvent, TaskStatus,
+    Traced, Wires,
+};
 use crate::telemetry::JobCounters;
 
 /// Starts all tasks of a job.
 ///
 /// # Errors
 /// If a source or sink can't be opened. Then none is left running.
-pub fn start(job: &Job, recovered: &Recovered, counters: &Arc<JobCounters>) -> Result<Running, RunError> {
+pub fn start(
+    job: &Job,
+    recovered: &Recovered,
+    counters: &Arc<JobCounters>,
+    guards: &Guards,
+) -> Result<Running, RunError> {
     let plan = &job.plan;
-    let (mut senders, mut receivers) = channels(plan);
+    let announce = if job.alignment.overtakes() { Announce::Barriers } else { Announce::Never };
+    let (mut senders, mut receivers) = channels(plan, announce);
     let (events_in, events) = mpsc::unbounded_channel::<TaskEvent>();
     let block_cache = BlockCache::new(BLOCK_CACHE_BYTES_MAX);
-    let wiring = Wiring { job, recovered, counters, plan, block_cache };
+    let wiring = Wiring { job, recovered, counters, guards, plan, block_cache };
     let mut ready = Vec::new();
-    let (mut names, mut barriers, mut sources) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+    let (mut statuses, mut sources) = (BTreeMap::new(), BTreeSet::new());
+    let (mut barriers, mut others) = (Vec::new(), Vec::new());
     for task in plan.tasks() {
-        let (barrier_in, barrier_out) = mpsc::channel::<Barrier>(1);
+        let (barrier_in, barrier_out) = mpsc::channel::<Barrier>(job.checkpoints.concurrent_max.get() as usize);
         if plan.is_source(task.chain) {
             barriers.push(barrier_in);
             sources.insert(task.id);
+        } else {
+            others.push(barrier_in);
         }
-        names.insert(task.id, wiring.chain_name(&task));
-        let wires = Wires { events: events_in.clone(), barriers: barrier_out };
         let senders = senders.remove(&task.id).unwrap_or_default();
         let receivers = receivers.remove(&task.id).unwrap_or_default();
-        ready.push((task.id, wiring.task(&task, senders, receivers, wires)?));
+        let labels = receivers.iter().map(|from| wiring.label(from.edge, from.index)).map(Arc::new).collect::<Vec<_>>();
+        let status = Arc::new(TaskStatus::new(wiring.chain_name(&task), labels.clone()));
+        statuses.insert(task.id, Arc::clone(&status));
+        let wires = Wires { events: events_in.clone(), barriers: barrier_out, status };
+        ready.push((task.id, wiring.task(&task, senders, receivers, labels, wires)?));
     }
     let mut tasks = JoinSet::new();
     let handle = Handle::current();
@@ -59,21 +77,31 @@ pub fn start(job: &Job, recovered: &Recovered, counters: &Arc<JobCounters>) -> R
             (id, outcome)
         });
     }
-    Ok(Running { tasks, names, sources, barriers, events })
+    Ok(Running { tasks, statuses, sources, barriers, others, events })
 }
 
 /// The senders of a task, by edge, each in the order of the readers' index.
 type Senders = BTreeMap<graph::EdgeId, Vec<Sender>>;
-/// The receivers of a task, each with its edge.
-type Receivers = Vec<(graph::EdgeId, Receiver)>;
+/// The receivers of a task.
+type Receivers = Vec<From>;
 
-fn channels(plan: &Plan) -> (BTreeMap<TaskId, Senders>, BTreeMap<TaskId, Receivers>) {
+/// One channel into a task.
+struct From {
+    edge: graph::EdgeId,
+    /// The number of the subtask that sends.
+    index: u32,
+    receiver: Receiver,
+}
+
+fn channels(plan: &Plan, announce: Announce) -> (BTreeMap<TaskId, Senders>, BTreeMap<TaskId, Receivers>) {
     let mut senders: BTreeMap<TaskId, Senders> = BTreeMap::new();
     let mut receivers: BTreeMap<TaskId, Receivers> = BTreeMap::new();
+    let indexes = plan.tasks().into_iter().map(|task| (task.id, task.index)).collect::<BTreeMap<_, _>>();
     for channel in plan.channels() {
-        let (to, from) = link(Capacity::default());
+        let (to, receiver) = link(Capacity::default(), announce);
         senders.entry(channel.from).or_default().entry(channel.edge).or_default().push(to);
-        receivers.entry(channel.to).or_default().push((channel.edge, from));
+        let from = From { edge: channel.edge, index: indexes[&channel.from], receiver };
+        receivers.entry(channel.to).or_default().push(from);
     }
     (senders, receivers)
 }
@@ -87,6 +115,7 @@ struct Wiring<'a> {
     job: &'a Job,
     recovered: &'a Recovered,
     counters: &'a Arc<JobCounters>,
+    guards: &'a Guards,
     plan: &'a Plan,
     /// Shared by all operators of the job.
     block_cache: BlockCache,
@@ -106,7 +135,29 @@ impl Wiring<'_> {
         names.collect::<Vec<_>>().join(" -> ")
     }
 
-    fn task(&self, task: &graph::Task, senders: Senders, receivers: Receivers, wires: Wires) -> Result<Open, RunError> {
+    /// What the channel of an edge is that comes from subtask `index`.
+    fn label(&self, edge: graph::EdgeId, index: u32) -> InputLabel {
+        let edge = self.plan.edge(edge);
+        let output = self.plan.node(edge.from).outputs[edge.port as usize].clone();
+        let input = self.plan.node(edge.to).inputs.get(edge.input as usize);
+        InputLabel {
+            port: edge.input,
+            // A sink's one input has no name.
+            name: input.map(|input| input.name.clone()).unwrap_or_default(),
+            from: self.subtask(edge.from, index),
+            output,
+            exchange: edge.exchange,
+        }
+    }
+
+    fn task(
+        &self,
+        task: &graph::Task,
+        senders: Senders,
+        receivers: Receivers,
+        labels: Vec<Arc<InputLabel>>,
+        wires: Wires,
+    ) -> Result<Open, RunError> {
         let nodes = &self.plan.chain(task.chain).nodes;
         let mut operators = Vec::<OpenOperator>::new();
         let mut head = None;
@@ -119,16 +170,42 @@ impl Wiring<'_> {
             }
         }
         let head = head.unwrap_or_else(|| {
-            let ports = receivers.iter().map(|(edge, _)| self.plan.edge(*edge).input).collect();
-            let inputs = Inputs::new(receivers.into_iter().map(|(_, receiver)| receiver).collect());
-            Head::Inputs { inputs, ports }
+            let concurrent_max = self.job.checkpoints.concurrent_max.get() as usize;
+            let aligner = Aligner::new(self.job.alignment, receivers.len(), concurrent_max);
+            let receivers = receivers.into_iter().map(|from| from.receiver).collect();
+            Head::Inputs { inputs: Inputs::new(receivers), labels, aligner }
         });
         let tail = tail.unwrap_or_else(|| Tail::Outlets(self.outlets(senders)));
         let id = task.id;
+        let taking_up = self.taking_up(task);
         Ok(Box::new(move || {
             let operators = operators.into_iter().map(|open| open()).collect::<Result<_, _>>()?;
-            Ok(Task { id, head, chain: Chain::new(operators, tail), wires })
+            let restored = taking_up.run()?;
+            Ok(Task { id, head, chain: Chain::new(operators, tail, restored), wires })
         }))
+    }
+
+    /// What is to be taken up of the records that were in flight to the operators and the sink of a task.
+    fn taking_up(&self, task: &graph::Task) -> TakingUp {
+        let chain = self.plan.chain(task.chain);
+        let place = Place { index: task.index, parallelism: chain.parallelism };
+        let readers = chain.nodes.iter().filter(|node| self.plan.node(**node).kind != NodeKind::Source);
+        let reader = |&node: &NodeId| {
+            let edges = (0..self.plan.edges.len()).map(graph::EdgeId);
+            let into = edges.filter(|edge| self.plan.edge(*edge).to == node);
+            let parts = self.restored(&self.plan.node(node).name).unwrap_or_default();
+            Reader {
+                subtask: self.subtask(node, task.index),
+                labels: into.map(|edge| self.label(edge, task.index)).collect(),
+                in_flight: parts.iter().map(|part| part.in_flight.clone()).collect(),
+            }
+        };
+        TakingUp {
+            store: self.recovered.store.clone(),
+            max_parallelism: self.job.max_parallelism,
+            place,
+            readers: readers.map(reader).collect(),
+        }
     }
 
     fn outlets(&self, senders: Senders) -> Vec<Outlet> {
@@ -138,6 +215,7 @@ impl Wiring<'_> {
                 graph::Exchange::Forward => Exchange::Forward,
                 graph::Exchange::Hash => Exchange::Hash(self.job.max_parallelism),
                 graph::Exchange::Rebalance => Exchange::Rebalance { next: 0 },
+                graph::Exchange::Broadcast => Exchange::Broadcast,
             };
             Outlet::new(edge.port, self.plan.node(edge.to).name.clone(), exchange, senders)
         };
@@ -155,13 +233,21 @@ impl Wiring<'_> {
         let name = &subtask.operator;
         let context = self.recovered.context(self.job, name, self.plan.node(node).parallelism);
         let failed = |source| RunError::Connector { job: self.job.name.clone(), source: Box::new(source) };
-        let mut reader = open_source(&self.job.sources[name], &context, index).map_err(failed)?;
-        if let Some(parts) = self.restored(name) {
-            let splits: Vec<SplitState> = parts.iter().flat_map(|part| part.splits.clone()).collect();
+        let source = &self.job.sources[name];
+        let mut reader = open_source(&source.options, &source.event_time, &context, index).map_err(failed)?;
+        let parts = self.restored(name);
+        let splits = parts.into_iter().flatten().flat_map(|part| part.splits.clone()).collect::<Vec<_>>();
+        let splits = progress::taken_up(self.job, self.recovered, name, splits)?;
+        if parts.is_some() || !splits.is_empty() {
             reader.restore(&splits).map_err(failed)?;
         }
+        let mut reader = progress::recorded(self.job, self.recovered, &subtask, reader)?;
+        if self.job.operators.values().any(|operator| operator.on_error == OnError::DeadLetter) {
+            reader = Box::new(Traced(reader));
+        }
+        let time = SourceTime::new(source.watermarks, &*reader);
         let counters = self.counters.subtask(&subtask);
-        Ok(Head::Source { subtask, reader, counters })
+        Ok(Head::Source { subtask, reader, time, counters })
     }
 
     fn sink(&self, node: NodeId, index: u32) -> Result<Tail, RunError> {
@@ -181,6 +267,8 @@ impl Wiring<'_> {
         let before = place.checked_sub(1).and_then(|before| self.plan.edge_within(task.chain, before));
         let after = self.plan.edge_within(task.chain, place);
         let operator = &self.job.operators[&subtask.operator];
+        let counters = self.counters.subtask(&subtask);
+        let guard = self.guards.guard(self.job, self.recovered.attempt, &subtask, &counters);
         let opening = Opening {
             factory: Arc::clone(&operator.factory),
             restored: self.restored(&subtask.operator).map(<[_]>::to_vec).unwrap_or_default(),
@@ -192,15 +280,18 @@ impl Wiring<'_> {
                 parallelism: chain.parallelism,
                 config_json: operator.config_json.clone(),
                 limits: operator.limits,
-                rejections: false,
+                rejections: guard.is_some(),
                 state: None,
-                counters: Counters::default(),
+                counters: Counters::clone(self.counters.subtask(&subtask).guest()),
             },
         };
-        let counters = self.counters.subtask(&subtask);
         let (chained_input, chained_port) = (before.map_or(0, |edge| edge.input), after.map_or(0, |edge| edge.port));
         Box::new(move || {
             let (instance, operator_state) = opening.open()?;
+            let instance = match guard {
+                Some(guard) => guard.around(instance),
+                None => instance,
+            };
             Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters })
         })
     }

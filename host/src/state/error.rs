@@ -25,6 +25,11 @@ pub enum StateError {
          an operator may only touch the keys of the records it is given", .group.0
     )]
     ForeignKey { subtask: SubtaskId, group: KeyGroup, first: u16, last: u16 },
+    #[error(
+        "{subtask}: the key of a record has {bytes} bytes, and keyed state takes keys of at most {bytes_max}; it is the one \
+         that begins with '{begins}'"
+    )]
+    KeyTooLong { subtask: SubtaskId, bytes: usize, bytes_max: usize, begins: String },
     #[error("{subtask}: a {what} of {bytes} bytes is longer than the {bytes_max} that keyed state takes")]
     TooLong { subtask: SubtaskId, what: &'static str, bytes: usize, bytes_max: usize },
     #[error("{subtask}: the operator handed over {bytes} bytes of times for {rows} timers, which need {}", .rows * 8)]
@@ -86,6 +91,10 @@ impl StateError {
     /// What to do about it. Where a file could not be moved, the mover's own error says more.
     pub fn help(&self) -> String {
         let help = match self {
+            StateError::KeyTooLong { .. } => {
+                "nothing is lost: give that record a shorter key before it reaches this operator (a hash of the long one, \
+                 say), or leave it out; then run the job again"
+            }
             StateError::NoSuchTable { .. }
             | StateError::Malformed { .. }
             | StateError::Bitmap { .. }
@@ -120,13 +129,14 @@ impl StateError {
         help.to_owned()
     }
 
-    /// Whether the operator's code caused it, and not the host, the disk or the checkpoint.
+    /// Whether the operator or a record that it was given caused it, and not the host, the disk or the checkpoint.
     pub fn is_guest_fault(&self) -> bool {
         match self {
             StateError::NoSuchTable { .. }
             | StateError::Malformed { .. }
             | StateError::Bitmap { .. }
             | StateError::ForeignKey { .. }
+            | StateError::KeyTooLong { .. }
             | StateError::TooLong { .. }
             | StateError::Times { .. }
             | StateError::StagedTooMuch { .. }

@@ -13,6 +13,9 @@ use crate::element::{Column, Malformed};
 use crate::id::SubtaskId;
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
+/// Enough to find a record by.
+const KEY_BYTES_SHOWN: usize = 48;
+
 #[derive(Debug)]
 pub struct KeySpace {
     pub subtask: SubtaskId,
@@ -94,7 +97,7 @@ impl KeySpace {
     #[inline]
     pub fn locate<'a>(&self, table: u16, key: &'a [u8], user_key: &'a [u8]) -> Result<KeyRef<'a>, StateError> {
         if key.len() > KEY_BYTES_MAX {
-            return Err(self.too_long("key", key.len(), KEY_BYTES_MAX));
+            return Err(self.key_too_long(key));
         }
         if user_key.len() > USER_KEY_BYTES_MAX {
             return Err(self.too_long("user key", user_key.len(), USER_KEY_BYTES_MAX));
@@ -133,6 +136,13 @@ impl KeySpace {
 
     fn well_formed(&self, what: &'static str, checked: Result<(), Malformed>) -> Result<(), StateError> {
         checked.map_err(|source| StateError::Malformed { subtask: self.subtask.clone(), what, source })
+    }
+
+    #[cold]
+    fn key_too_long(&self, key: &[u8]) -> StateError {
+        let begins = key[..KEY_BYTES_SHOWN].escape_ascii().to_string();
+        let (bytes, bytes_max) = (key.len(), KEY_BYTES_MAX);
+        StateError::KeyTooLong { subtask: self.subtask.clone(), bytes, bytes_max, begins }
     }
 
     #[cold]

@@ -241,6 +241,7 @@ impl KeyedState {
             base,
             deltas,
             known: Arc::clone(&self.known),
+            metrics: self.metrics(),
         })
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use super::base::{Base, KnownFiles, Sequence};
 use super::delta_file;
 use super::error::{StateError, TransferError};
+use super::keyed::StateMetrics;
 use super::queue::Covers;
 use super::segment::Segment;
 use crate::crash;
@@ -101,9 +102,15 @@ pub struct PendingSnapshot {
     pub(super) base: Option<Arc<Base>>,
     pub(super) deltas: Vec<Arc<Delta>>,
     pub(super) known: KnownFiles,
+    pub(super) metrics: StateMetrics,
 }
 
 impl PendingSnapshot {
+    /// How large the state was when the snapshot was taken.
+    pub fn metrics(&self) -> StateMetrics {
+        self.metrics
+    }
+
     /// Whether anything was written in this epoch.
     pub fn has_writes_of(&self, epoch: Epoch) -> bool {
         self.deltas.iter().any(|delta| delta.epoch == epoch)

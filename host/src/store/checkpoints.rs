@@ -86,8 +86,13 @@ impl CheckpointStore {
             return Err(none());
         }
         let disk = Disk::below(&folder)?;
-        let uid = identity::read(&disk, job).await?.ok_or_else(none)?;
-        Ok(CheckpointStore::new(disk, job, uid, slot))
+        match identity::read(&disk, job).await? {
+            Some(uid) => Ok(CheckpointStore::new(disk, job, uid, slot)),
+            None => {
+                identity::refuse_orphans(&disk).await?;
+                Err(none())
+            }
+        }
     }
 
     fn new(disk: Disk, job: &Name, uid: JobUid, slot: u32) -> CheckpointStore {

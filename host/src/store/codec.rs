@@ -112,13 +112,16 @@ mod tests {
         assert_eq!(Manifest::decode(&manifest.encode()).expect("its own bytes"), manifest);
     }
 
-    /// Version 1 must be readable for ever: this file is never written again.
+    /// Every version must be readable for ever: these files are never written again.
     #[test]
-    fn the_first_format_is_still_read() {
+    fn older_formats_are_still_read() {
         let bytes = include_bytes!("fixtures/manifest-v1.json");
         let manifest = Manifest::decode(bytes).expect("the fixture");
-        assert_eq!(manifest, sample::manifest(Epoch(7)));
-        assert_eq!(manifest.encode(), bytes, "what is written today is still version 1");
+        assert_eq!(manifest, Manifest { version: 1, ..sample::manifest(Epoch(7)) });
+        let bytes = include_bytes!("fixtures/manifest-v2.json");
+        let manifest = Manifest::decode(bytes).expect("the fixture");
+        assert_eq!(manifest, sample::manifest_in_flight(Epoch(7)));
+        assert_eq!(manifest.encode(), bytes, "what is written today is still version 2");
     }
 
     #[test]
@@ -154,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_its_number_even_if_the_rest_is_unknown() {
-        let bytes = seal(&serde_json::json!({ "version": 2, "shape": "another" }));
+        let bytes = seal(&serde_json::json!({ "version": 3, "shape": "another" }));
         let error = Manifest::decode(&bytes).expect_err("a version of tomorrow");
-        assert_eq!(error.to_string(), "its format version is 2, and this host reads 1 to 1");
+        assert_eq!(error.to_string(), "its format version is 3, and this host reads 1 to 2");
     }
 
     #[test]
@@ -166,7 +169,7 @@ mod tests {
             change(&mut json);
             Manifest::decode(&seal(&json)).expect_err("a lie").to_string()
         };
-        let cases: [fn(&mut serde_json::Value); 12] = [
+        let cases: [fn(&mut serde_json::Value); 13] = [
             |m| m["epoch"] = 0.into(),
             |m| m["version"] = 0.into(),
             |m| m["max_parallelism"] = 0.into(),
@@ -185,6 +188,11 @@ mod tests {
                     m["operators"]["count"]["subtasks"][0]["keyed"]["deltas"][0].clone()
             },
             |m| m["operators"]["count"]["subtasks"][0]["keyed"]["key_groups"]["last"] = 128.into(),
+            |m| {
+                let file = m["operators"]["count"]["subtasks"][0]["keyed"]["deltas"][0].clone();
+                let outside = serde_json::json!({ "path": "../x", "size_bytes": 1, "xxh3": file["xxh3"] });
+                m["operators"]["out"]["subtasks"][0]["in_flight"] = serde_json::json!({ "edges": [], "file": outside });
+            },
         ];
         for change in cases {
             let error = broken(change);

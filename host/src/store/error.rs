@@ -29,6 +29,8 @@ pub enum StoreError {
     Missing { what: &'static str, path: PathBuf },
     #[error("{what} is damaged: {}", path.display())]
     Damaged { what: &'static str, path: PathBuf, source: Damage },
+    #[error("the job's identity is damaged: {}", path.display())]
+    IdentityDamaged { path: PathBuf, source: Damage },
     #[error("{what} has format version {found}, and this host reads version 1 to {known}: {}", path.display())]
     TooNew { what: &'static str, path: PathBuf, found: u32, known: u32 },
     #[error("{} belongs to the job '{found}', not to '{wanted}'", path.display())]
@@ -101,6 +103,13 @@ impl StoreError {
             StoreError::Missing { .. } | StoreError::Damaged { .. } => {
                 "restore the file from a backup; `lockgate checkpoint verify` lists which checkpoints are whole. An older checkpoint is \
                  never taken silently, since what came after it has already been given out"
+            }
+            StoreError::IdentityDamaged { path, .. } => {
+                let folder = path.parent().unwrap_or(path).display();
+                return Some(format!(
+                    "put job.json back from a backup: it says whose checkpoints these are, and the job continues where it was. \
+                     Without one, start the job afresh: move {folder} and the job's output folders away"
+                ));
             }
             StoreError::TooNew { .. } => "run the job with the host that wrote it, or with a newer one",
             StoreError::OtherJob { .. } | StoreError::OtherIdentity { .. } => {

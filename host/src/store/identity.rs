@@ -64,7 +64,7 @@ pub(super) async fn read_or_create(disk: &Disk, job: &Name) -> Result<JobUid, St
 }
 
 /// Checkpoints without an identity could be anybody's, so no new identity may adopt them.
-async fn refuse_orphans(disk: &Disk) -> Result<(), StoreError> {
+pub(super) async fn refuse_orphans(disk: &Disk) -> Result<(), StoreError> {
     for slot in disk.list(&object_store::path::Path::default()).await?.folders {
         let manifests = disk.list(&slot.join("manifests")).await?;
         if !manifests.files.is_empty() {
@@ -75,7 +75,7 @@ async fn refuse_orphans(disk: &Disk) -> Result<(), StoreError> {
 }
 
 fn decode(bytes: &[u8], place: &Path) -> Result<Identity, StoreError> {
-    let damaged = |source| StoreError::Damaged { what: JOB_JSON, path: place.to_owned(), source };
+    let damaged = |source| StoreError::IdentityDamaged { path: place.to_owned(), source };
     let content = |error: serde_json::Error| damaged(Damage::Content { problem: error.to_string() });
     #[derive(Deserialize)]
     struct Version {

@@ -9,7 +9,6 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use super::disk::create_folder;
 use super::error::StoreError;
@@ -66,10 +65,31 @@ fn holder(file: &mut File) -> String {
     };
     match read.ok().and_then(|_| parts()) {
         Some((process, since_ms)) => {
-            let age = Duration::from_secs(now_ms().saturating_sub(since_ms) / 1_000);
-            format!("process {process}, started {age:?} ago")
+            let since = ago(now_ms().saturating_sub(since_ms) / 1_000);
+            format!("process {process}, started {since}")
         }
         // It was just taken, and its holder hasn't written yet.
         None => "another process".to_owned(),
+    }
+}
+
+/// How long ago something was, for people.
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0 => "just now".to_owned(),
+        s @ 1..120 => format!("{s} s ago"),
+        s @ 120..7_200 => format!("{} min ago", s / 60),
+        s => format!("{} h ago", s / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ago;
+
+    #[test]
+    fn times_past_are_short() {
+        let times = [0, 1, 119, 120, 7_199, 7_200, 90_000].map(ago);
+        assert_eq!(times, ["just now", "1 s ago", "119 s ago", "2 min ago", "119 min ago", "2 h ago", "25 h ago"]);
     }
 }

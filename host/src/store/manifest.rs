@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::in_flight::InFlightSnapshot;
 use crate::connector::SplitState;
 use crate::id::{Attempt, Epoch, JobUid, Name};
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
-/// The layout that this host writes. It reads this and older ones.
-pub const MANIFEST_VERSION: u32 = 1;
+/// The layout that this host writes. It reads this and older ones. Since version 2 there may be records in flight.
+pub const MANIFEST_VERSION: u32 = 2;
 
 /// All that a job needs to continue from one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,9 @@ pub struct SubtaskSnapshot {
     /// From which any process can commit what this sink subtask prepared. Empty: nothing to commit.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex_bytes")]
     pub committable: Vec<u8>,
+    /// Records that the barrier has overtaken on their way to this subtask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<InFlightSnapshot>,
 }
 
 /// The keyed state of one subtask: a base of RocksDB files with deltas over it, oldest first.
@@ -93,7 +97,8 @@ impl Manifest {
     pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         self.operators.values().flat_map(|operator| &operator.subtasks).flat_map(|subtask| {
             let keyed = subtask.keyed.iter().flat_map(|keyed| keyed.base.values().chain(&keyed.deltas));
-            subtask.operator_state.iter().chain(keyed)
+            let in_flight = subtask.in_flight.iter().map(|in_flight| &in_flight.file);
+            subtask.operator_state.iter().chain(keyed).chain(in_flight)
         })
     }
 }

@@ -7,6 +7,7 @@
 //! | create `job.json` | `store.identity` | an identity without checkpoints | the next run takes it up |
 //! | claim an attempt | `store.claim` | a number that nobody uses | the next claim is greater |
 //! | upload a file | `store.upload` | a file that no manifest reaches, or a part of one (`#1`) | retention of the next attempt |
+//! | record progress (at-most-once) | `store.progress` | a record that nothing follows, or half of one | the next attempt goes on from there; the half is written anew |
 //! | publish a manifest | `store.publish` | a checkpoint that isn't committed | the next run commits it |
 //! | delete a manifest | `store.retain-manifest` | files that no manifest reaches | retention of the next attempt |
 //! | delete a file | `store.retain-file` | more of them | the same |
@@ -23,9 +24,11 @@ mod disk;
 mod error;
 mod fetch;
 mod identity;
+pub mod in_flight;
 mod layout;
 mod lock;
 mod manifest;
+mod progress;
 mod retain;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -38,8 +41,10 @@ pub use checkpoints::CheckpointStore;
 pub use codec::ManifestError;
 pub use error::StoreError;
 pub use fetch::VerifyReport;
+pub use in_flight::{EdgeRef, InFlightSnapshot};
 pub use lock::JobLock;
 pub use manifest::{FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef};
+pub use progress::{ProgressLog, ProgressOf, take_up_progress};
 pub use retain::Retained;
 pub use sealed::Damage;
 pub use upload::FileUploader;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{
-    CheckpointStore, FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef,
+    CheckpointStore, EdgeRef, FileRef, InFlightSnapshot, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint,
+    SubtaskSnapshot, TableRef,
 };
 use crate::connector::SplitState;
+use crate::graph::Exchange;
 use crate::id::{Attempt, Epoch, JobUid, KeyGroup, Name, SubtaskId};
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
@@ -60,6 +62,17 @@ pub(crate) fn manifest(epoch: Epoch) -> Manifest {
             .map(|(name, subtask)| (self::name(name), OperatorCheckpoint { subtasks: vec![subtask] }))
             .into(),
     }
+}
+
+/// A manifest that uses every field of version 2 too, whose fixture holds it: don't change it either.
+pub(crate) fn manifest_in_flight(epoch: Epoch) -> Manifest {
+    let mut manifest = manifest(epoch);
+    let path = "files/out/0/3-in-flight-7".to_owned();
+    let edge = EdgeRef { from: name("count"), output: "out".to_owned(), input: 0, exchange: Exchange::Rebalance };
+    let file = FileRef { path, size_bytes: 1 << 20, xxh3: "fedcba9876543210".to_owned() };
+    let out = manifest.operators.get_mut(&name("out")).expect("the manifest has it");
+    out.subtasks[0].in_flight = Some(InFlightSnapshot { edges: vec![edge], file });
+    manifest
 }
 
 /// A store of the job of [`manifest`] in a folder of its own, which goes with it.

@@ -1,14 +1,22 @@
 //! The operators of a task and what is behind them: a batch goes in, all that follows from it comes out.
 //!
-//! Invariant: rows leave an operator in the order in which it emitted them.
+//! Nothing here waits: what leaves is queued, whether there is room or not. The task asks for room before it begins anything, and
+//! what may become much is done in steps, between which it asks again.
+//!
+//! Invariant: rows leave an operator in the order in which it emitted them. What was in flight at the checkpoint that the task was
+//! restored from is taken up before anything else, the farthest first; what isn't when a barrier passes is in the snapshot again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
 
-use super::{Counters, Outlet, PendingPart, TaskError};
+use super::{Counters, InFlight, InputLabel, Outlet, PendingPart, TaskError};
+use crate::channel::Closed;
 use crate::connector::SinkWriter;
 use crate::element::{Batch, Element};
 use crate::guest::{Clock, Emitted, OperatorInstance};
-use crate::id::{Epoch, SubtaskId};
+use crate::id::{Epoch, Name, SubtaskId};
 
 /// One operator of a chain.
 pub struct OperatorSlot {
@@ -29,58 +37,158 @@ pub enum Tail {
     Outlets(Vec<Outlet>),
 }
 
+/// A batch that was in flight to an operator or sink of a chain.
+pub struct Restored {
+    /// The place of the operator; that behind the last one is the sink.
+    pub place: usize,
+    pub label: Arc<InputLabel>,
+    pub batch: Arc<Batch>,
+}
+
+/// Event time on its way through a chain.
+struct Advancing {
+    timestamp: i64,
+    /// The operator that is told next.
+    next: usize,
+}
+
 /// The operators of a task, in order, and their tail.
 pub struct Chain {
-    pub operators: Vec<OperatorSlot>,
-    pub tail: Tail,
+    operators: Vec<OperatorSlot>,
+    tail: Tail,
+    /// Not taken up yet.
+    restored: VecDeque<Restored>,
+    advancing: Option<Advancing>,
+    /// The sink takes nothing before.
+    sink_rests_until: Option<Instant>,
     /// Whether anything has passed since the last barrier.
     changed: bool,
 }
 
 impl Chain {
-    pub fn new(operators: Vec<OperatorSlot>, tail: Tail) -> Chain {
-        Chain { operators, tail, changed: false }
+    /// `restored`: in the order in which each operator is to take it up.
+    pub fn new(operators: Vec<OperatorSlot>, tail: Tail, mut restored: Vec<Restored>) -> Chain {
+        // What is farther on was sent earlier.
+        restored.sort_by_key(|restored| std::cmp::Reverse(restored.place));
+        Chain { operators, tail, restored: restored.into(), advancing: None, sink_rests_until: None, changed: false }
+    }
+
+    /// Whether something was in flight that isn't taken up yet.
+    #[inline]
+    pub fn has_restored(&self) -> bool {
+        !self.restored.is_empty()
+    }
+
+    /// Whether there is work to be gone on with, before anything else is begun.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.advancing.is_some() || self.has_restored()
+    }
+
+    /// Goes on with it by one step.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn work(&mut self) -> Result<(), TaskError> {
+        match self.restored.pop_front() {
+            Some(restored) => self.take_up(restored),
+            None => self.advance(),
+        }
+    }
+
+    fn take_up(&mut self, restored: Restored) -> Result<(), TaskError> {
+        let Restored { place, label, batch } = restored;
+        self.changed = true;
+        if place < self.operators.len() {
+            let mut leaving = Emitted::new();
+            self.process(place, label.port, &batch, &mut leaving)?;
+            return self.leave_all(leaving);
+        }
+        self.write(&batch)
+    }
+
+    /// Writes to the sink that the chain ends in.
+    fn write(&mut self, batch: &Batch) -> Result<(), TaskError> {
+        let Tail::Sink { writer, counters, .. } = &mut self.tail else { panic!("the chain ends in a sink") };
+        writer.write(batch)?;
+        counters.took(batch);
+        let rests = writer.busy_for();
+        self.sink_rests_until = (!rests.is_zero()).then(|| Instant::now() + rests);
+        Ok(())
     }
 
     /// Sends a batch through all operators and on.
     ///
     /// # Errors
     /// If an operator or the tail fails.
-    pub async fn batch(&mut self, port: u32, batch: Arc<Batch>) -> Result<(), TaskError> {
+    pub fn batch(&mut self, port: u32, batch: Arc<Batch>) -> Result<(), TaskError> {
         self.changed = true;
         if self.operators.is_empty() {
-            return self.leave(port, batch).await;
+            return self.leave(port, batch);
         }
         let mut leaving = Emitted::new();
         self.process(0, port, &batch, &mut leaving)?;
-        self.leave_all(leaving).await
+        self.leave_all(leaving)
     }
 
-    /// Tells all operators that event time has come to `timestamp`, and passes it on.
+    /// Begins to tell all operators that event time has come to `timestamp`, and to pass it on: what there is to do is
+    /// [`work`](Self::work).
+    ///
+    /// # Panics
+    /// If the watermark before isn't through.
+    pub fn begin_watermark(&mut self, timestamp: i64) {
+        assert!(self.advancing.is_none(), "one watermark after the other");
+        self.advancing = Some(Advancing { timestamp, next: 0 });
+    }
+
+    /// Fires some of the timers of the next operator that are due, or tells it how far event time has come if none is, or passes
+    /// that on behind the last operator.
+    fn advance(&mut self) -> Result<(), TaskError> {
+        let Some(Advancing { timestamp, next }) = &mut self.advancing else { return Ok(()) };
+        let (timestamp, index) = (*timestamp, *next);
+        let Some(slot) = self.operators.get_mut(index) else {
+            self.advancing = None;
+            return self.broadcast(&Element::Watermark(timestamp));
+        };
+        let mut emitted = Emitted::new();
+        // Those that fire may set others that are due as well.
+        let fired = slot.instance.fire_timers(Clock::EventTime, timestamp, &mut emitted)?;
+        assert!(fired.rejections.is_empty(), "rejections aren't allowed");
+        if fired.rows == 0 {
+            *next += 1;
+            slot.instance.watermark(timestamp, &mut emitted)?;
+        }
+        self.changed |= fired.rows > 0 || !emitted.is_empty();
+        let mut leaving = Emitted::new();
+        self.continue_with(index, emitted, &mut leaving)?;
+        self.leave_all(leaving)
+    }
+
+    /// The time of day at which the earliest timer fires, in milliseconds since the Unix epoch.
+    #[inline]
+    pub fn next_timer_ms(&self) -> Option<i64> {
+        self.operators.iter().filter_map(|slot| slot.instance.next_timer(Clock::ProcessingTime)).min()
+    }
+
+    /// Tells the operators what time it is.
+    pub fn set_now(&mut self, now_ms: i64) {
+        self.operators.iter_mut().for_each(|slot| slot.instance.set_now(now_ms));
+    }
+
+    /// Fires some of the timers that are due at this time of day.
     ///
     /// # Errors
     /// As [`batch`](Self::batch).
-    pub async fn watermark(&mut self, timestamp: i64) -> Result<(), TaskError> {
-        let mut leaving = Emitted::new();
-        for index in 0..self.operators.len() {
-            while self.fire_timers(index, timestamp, &mut leaving)? > 0 {}
-            let mut emitted = Emitted::new();
-            self.operators[index].instance.watermark(timestamp, &mut emitted)?;
-            self.changed |= !emitted.is_empty();
-            self.continue_with(index, emitted, &mut leaving)?;
-        }
-        self.leave_all(leaving).await?;
-        self.broadcast(&Element::Watermark(timestamp)).await
-    }
-
-    /// Fires some of the event-time timers of operator `index` that are due at a watermark; says how many.
-    fn fire_timers(&mut self, index: usize, timestamp: i64, leaving: &mut Emitted) -> Result<u32, TaskError> {
-        let mut emitted = Emitted::new();
-        let fired = self.operators[index].instance.fire_timers(Clock::EventTime, timestamp, &mut emitted)?;
+    pub fn fire_timers(&mut self, now_ms: i64) -> Result<(), TaskError> {
+        let is_due =
+            |slot: &OperatorSlot| slot.instance.next_timer(Clock::ProcessingTime).is_some_and(|due| due <= now_ms);
+        let Some(index) = self.operators.iter().position(is_due) else { return Ok(()) };
+        let (mut emitted, mut leaving) = (Emitted::new(), Emitted::new());
+        let fired = self.operators[index].instance.fire_timers(Clock::ProcessingTime, now_ms, &mut emitted)?;
         assert!(fired.rejections.is_empty(), "rejections aren't allowed");
         self.changed |= fired.rows > 0;
-        self.continue_with(index, emitted, leaving)?;
-        Ok(fired.rows)
+        self.continue_with(index, emitted, &mut leaving)?;
+        self.leave_all(leaving)
     }
 
     /// Runs operator `index` and those behind it; what leaves the last one is added to `leaving`.
@@ -112,28 +220,27 @@ impl Chain {
         Ok(())
     }
 
-    async fn leave_all(&mut self, leaving: Emitted) -> Result<(), TaskError> {
+    fn leave_all(&mut self, leaving: Emitted) -> Result<(), TaskError> {
         for (port, batch) in leaving {
-            self.leave(port, Arc::new(batch)).await?;
+            self.leave(port, Arc::new(batch))?;
         }
         Ok(())
     }
 
-    async fn leave(&mut self, port: u32, batch: Arc<Batch>) -> Result<(), TaskError> {
+    fn leave(&mut self, port: u32, batch: Arc<Batch>) -> Result<(), TaskError> {
         if batch.is_empty() {
             return Ok(());
         }
         match &mut self.tail {
-            Tail::Sink { writer, counters, .. } => {
+            Tail::Sink { .. } => {
                 let chained_port = self.operators.last().map_or(port, |slot| slot.chained_port);
                 if port == chained_port {
-                    writer.write(&batch)?;
-                    counters.took(&batch);
+                    self.write(&batch)?;
                 }
             }
             Tail::Outlets(outlets) => {
                 for outlet in outlets.iter_mut().filter(|outlet| outlet.takes(port)) {
-                    outlet.send(Arc::clone(&batch)).await?;
+                    outlet.send(Arc::clone(&batch))?;
                 }
             }
         }
@@ -144,34 +251,80 @@ impl Chain {
     ///
     /// # Errors
     /// If a receiver is gone.
-    pub async fn broadcast(&mut self, element: &Element) -> Result<(), TaskError> {
+    pub fn broadcast(&mut self, element: &Element) -> Result<(), TaskError> {
         match &mut self.tail {
             Tail::Sink { .. } => {}
             Tail::Outlets(outlets) => {
                 for outlet in outlets {
-                    outlet.broadcast(element).await?;
+                    outlet.broadcast(element)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Those of its subtasks.
+    pub fn counters(&self) -> impl Iterator<Item = &Counters> {
+        let tail = match &self.tail {
+            Tail::Sink { counters, .. } => Some(counters),
+            Tail::Outlets(_) => None,
+        };
+        self.operators.iter().map(|slot| &slot.counters).chain(tail)
+    }
+
+    fn outlets(&self) -> &[Outlet] {
+        match &self.tail {
+            Tail::Sink { .. } => &[],
+            Tail::Outlets(outlets) => outlets,
+        }
+    }
+
+    /// Whether all that follows has room.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.outlets().iter().all(Outlet::has_room) && self.sink_rests_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// When a sink that needs a rest goes on. Nothing but time tells.
+    pub fn sink_rests_until(&self) -> Option<Instant> {
+        self.sink_rests_until
+    }
+
+    /// Waits until all that follows has room.
+    ///
+    /// # Errors
+    /// If a receiver is gone.
+    pub fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Closed>> {
+        if self.sink_rests_until.is_some_and(|until| until > Instant::now()) {
+            return Poll::Pending;
+        }
+        for outlet in self.outlets() {
+            match outlet.poll_room(context) {
+                Poll::Ready(Ok(())) => {}
+                waits => return waits,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The first reader whose channel has no room.
+    pub fn blocked_by(&self) -> Option<&Name> {
+        self.outlets().iter().find(|outlet| !outlet.has_room()).map(Outlet::to)
+    }
+
     /// Whether rows wait in an outlet for more of their kind.
     pub fn has_buffered(&self) -> bool {
-        match &self.tail {
-            Tail::Sink { .. } => false,
-            Tail::Outlets(outlets) => outlets.iter().any(Outlet::has_buffered),
-        }
+        self.outlets().iter().any(Outlet::has_buffered)
     }
 
     /// # Errors
     /// If a receiver is gone.
-    pub async fn flush(&mut self) -> Result<(), TaskError> {
+    pub fn flush(&mut self) -> Result<(), TaskError> {
         match &mut self.tail {
             Tail::Sink { .. } => {}
             Tail::Outlets(outlets) => {
                 for outlet in outlets {
-                    outlet.flush().await?;
+                    outlet.flush()?;
                 }
             }
         }
@@ -193,20 +346,21 @@ impl Chain {
             self.changed |= keyed.as_ref().is_some_and(|keyed| keyed.has_writes_of(epoch));
             slot.operator_state.clone_from(&operator_state);
             let subtask = slot.subtask.clone();
-            parts.push(PendingPart { subtask, splits: Vec::new(), operator_state, keyed, prepare: None });
+            parts.push(PendingPart { operator_state, keyed, ..PendingPart::new(subtask) });
         }
         match &mut self.tail {
             Tail::Sink { subtask, writer, .. } => {
                 let (subtask, prepare) = (subtask.clone(), Some(writer.prepare(epoch)?));
-                parts.push(PendingPart {
-                    subtask,
-                    splits: Vec::new(),
-                    operator_state: Vec::new(),
-                    keyed: None,
-                    prepare,
-                });
+                parts.push(PendingPart { prepare, ..PendingPart::new(subtask) });
             }
             Tail::Outlets(_) => {}
+        }
+        for Restored { place, label, batch } in &self.restored {
+            let in_flight = &mut parts[*place].in_flight;
+            match in_flight.last_mut().filter(|last: &&mut InFlight| Arc::ptr_eq(&last.label, label)) {
+                Some(last) => last.batches.push(Arc::clone(batch)),
+                None => in_flight.push(InFlight { label: Arc::clone(label), batches: vec![Arc::clone(batch)] }),
+            }
         }
         Ok((parts, std::mem::take(&mut self.changed)))
     }

@@ -3,24 +3,42 @@
 //! Invariant: a task handles one element at a time; a barrier cuts all its subtasks at the same place in the stream.
 
 mod chain;
+mod dead_letter;
+mod guarded;
+mod input;
+mod meter;
 mod outlet;
+mod progress;
 mod run;
+mod source;
+mod source_time;
+mod status;
+#[cfg(test)]
+mod tests;
+mod traced;
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-pub use chain::{Chain, OperatorSlot, Tail};
+pub use chain::{Chain, OperatorSlot, Restored, Tail};
+pub use dead_letter::DeadLetters;
+pub use guarded::{CommittedEpoch, Guarded, SharedWatch};
 pub use outlet::{Exchange, Outlet};
-pub use run::{Head, Task};
+pub use progress::{Log, Recorded};
+pub use run::{Head, InputLabel, Task};
+pub use source_time::SourceTime;
+pub use status::TaskStatus;
+pub use traced::Traced;
 
 use crate::channel::Closed;
 use crate::connector::{ConnectorError, Prepare, SplitState};
-use crate::element::Barrier;
+use crate::element::{Barrier, Batch};
 use crate::guest::OperatorError;
 use crate::id::{Epoch, Name, SubtaskId, TaskId};
 use crate::state::{PendingSnapshot, StateError};
 use crate::store::StoreError;
+use crate::store::in_flight::BadInFlight;
 use crate::telemetry::SubtaskCounters;
 
 /// What a task tells the runtime.
@@ -39,6 +57,22 @@ pub struct PendingPart {
     pub operator_state: Vec<u8>,
     pub keyed: Option<PendingSnapshot>,
     pub prepare: Option<Prepare>,
+    /// What the barrier has overtaken on its way to this subtask, in the order in which it is to be taken up.
+    pub in_flight: Vec<InFlight>,
+}
+
+/// Batches on their way to a subtask.
+pub struct InFlight {
+    pub label: Arc<InputLabel>,
+    pub batches: Vec<Arc<Batch>>,
+}
+
+impl PendingPart {
+    /// A part with nothing in it.
+    pub fn new(subtask: SubtaskId) -> PendingPart {
+        let (splits, operator_state, in_flight) = (Vec::new(), Vec::new(), Vec::new());
+        PendingPart { subtask, splits, operator_state, keyed: None, prepare: None, in_flight }
+    }
 }
 
 /// How a task reaches the runtime and is reached by it.
@@ -46,6 +80,8 @@ pub struct Wires {
     pub events: mpsc::UnboundedSender<TaskEvent>,
     /// Barriers to inject; only sources get any. Closed when the attempt ends.
     pub barriers: mpsc::Receiver<Barrier>,
+    /// What the task is doing, for who asks why a checkpoint isn't complete.
+    pub status: Arc<TaskStatus>,
 }
 
 /// Why a task ended early.
@@ -60,6 +96,8 @@ pub enum TaskError {
     State { subtask: SubtaskId, source: StateError },
     #[error("cannot read the state of {subtask} from the checkpoint")]
     Restore { subtask: SubtaskId, source: StoreError },
+    #[error("cannot read the records in flight to {subtask} from the checkpoint")]
+    InFlight { subtask: SubtaskId, source: BadInFlight },
     #[error("a record without a key reached operator '{to}', which keeps its state by key")]
     MissingKey { to: Name },
     /// Another task has ended first; its error is the one that counts.
@@ -73,6 +111,9 @@ impl TaskError {
         match self {
             TaskError::Operator(error) => Some(error.help()),
             TaskError::Restore { source, .. } => source.help(),
+            TaskError::InFlight { .. } => {
+                Some("run the job with the version of Lockgate that took the checkpoint".to_owned())
+            }
             TaskError::MissingKey { .. } => {
                 Some("let the operator before it emit its records with a key (a file source has none)".to_owned())
             }

@@ -1,12 +1,13 @@
 //! The downstream edges of a task: which record goes to which subtask.
 //!
 //! Invariant: records of one key leave in the order in which they came, and all of them go to the subtask that owns the key's
-//! group. Whatever isn't a batch is sent after all rows that came before it.
+//! group. Whatever isn't a batch is sent after all rows that came before it. Nothing here waits.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use super::TaskError;
-use crate::channel::Sender;
+use crate::channel::{Closed, Sender};
 use crate::element::{Batch, Element};
 use crate::id::Name;
 use crate::protocol::MaxParallelism;
@@ -24,6 +25,8 @@ pub enum Exchange {
     Hash(MaxParallelism),
     /// Batch by batch, in turn.
     Rebalance { next: usize },
+    /// All to all.
+    Broadcast,
 }
 
 /// One edge out of a task.
@@ -44,7 +47,9 @@ impl Outlet {
     pub fn new(port: u32, to: Name, exchange: Exchange, senders: Vec<Sender>) -> Outlet {
         match exchange {
             Exchange::Forward => assert_eq!(senders.len(), 1, "a forward edge has one receiver"),
-            Exchange::Hash(_) | Exchange::Rebalance { .. } => assert!(!senders.is_empty(), "an edge has a receiver"),
+            Exchange::Hash(_) | Exchange::Rebalance { .. } | Exchange::Broadcast => {
+                assert!(!senders.is_empty(), "an edge has a receiver");
+            }
         }
         let buffers = senders.iter().map(|_| Batch::default()).collect();
         Outlet { port, to, exchange, senders, buffers }
@@ -58,22 +63,23 @@ impl Outlet {
     ///
     /// # Errors
     /// If a receiver is gone, or a record for a keyed operator has no key.
-    pub async fn send(&mut self, batch: Arc<Batch>) -> Result<(), TaskError> {
+    pub fn send(&mut self, batch: Arc<Batch>) -> Result<(), TaskError> {
         match &mut self.exchange {
-            Exchange::Forward => Ok(self.senders[0].send(Element::Batch(batch)).await?),
+            Exchange::Forward => Ok(self.senders[0].push(Element::Batch(batch))?),
             Exchange::Rebalance { next } => {
                 let sender = &self.senders[*next];
                 *next = (*next + 1) % self.senders.len();
-                Ok(sender.send(Element::Batch(batch)).await?)
+                Ok(sender.push(Element::Batch(batch))?)
             }
+            Exchange::Broadcast => Ok(self.push_to_all(&Element::Batch(batch))?),
             Exchange::Hash(max_parallelism) => {
                 let max_parallelism = *max_parallelism;
                 self.require_keys(&batch)?;
                 if let [only] = &self.senders[..] {
-                    return Ok(only.send(Element::Batch(batch)).await?);
+                    return Ok(only.push(Element::Batch(batch))?);
                 }
                 self.partition(&batch, max_parallelism);
-                self.send_buffers(|buffer| buffer.rows >= ROWS_FLUSH || buffer.bytes() >= BYTES_FLUSH).await
+                self.send_buffers(|buffer| buffer.rows >= ROWS_FLUSH || buffer.bytes() >= BYTES_FLUSH)
             }
         }
     }
@@ -85,19 +91,23 @@ impl Outlet {
 
     fn partition(&mut self, batch: &Batch, max_parallelism: MaxParallelism) {
         let parallelism = self.senders.len() as u32;
-        for row in batch.iter() {
+        for (number, row) in (0..).zip(batch.iter()) {
             let key = row.key.expect("checked by require_keys");
             let subtask = max_parallelism.subtask(max_parallelism.key_group(key), parallelism);
-            self.buffers[subtask as usize].push(row);
+            let buffer = &mut self.buffers[subtask as usize];
+            buffer.push(row);
+            if let Some(provenance) = &batch.provenance {
+                buffer.push_origin(provenance.of(number));
+            }
         }
     }
 
-    async fn send_buffers(&mut self, due: impl Fn(&Batch) -> bool) -> Result<(), TaskError> {
+    fn send_buffers(&mut self, due: impl Fn(&Batch) -> bool) -> Result<(), TaskError> {
         for (sender, buffer) in self.senders.iter().zip(&mut self.buffers) {
             if !buffer.is_empty() && due(buffer) {
                 let room = Batch::with_capacity(buffer.rows as usize, buffer.values.data.len());
                 let batch = std::mem::replace(buffer, room);
-                sender.send(Element::Batch(Arc::new(batch))).await?;
+                sender.push(Element::Batch(Arc::new(batch)))?;
             }
         }
         Ok(())
@@ -110,27 +120,53 @@ impl Outlet {
 
     /// # Errors
     /// If a receiver is gone.
-    pub async fn flush(&mut self) -> Result<(), TaskError> {
-        self.send_buffers(|_| true).await
+    pub fn flush(&mut self) -> Result<(), TaskError> {
+        self.send_buffers(|_| true)
     }
 
     /// Sends what isn't a batch to every receiver, after the rows that are buffered.
     ///
     /// # Errors
     /// If a receiver is gone.
-    pub async fn broadcast(&mut self, element: &Element) -> Result<(), TaskError> {
-        self.flush().await?;
+    pub fn broadcast(&mut self, element: &Element) -> Result<(), TaskError> {
+        self.flush()?;
+        Ok(self.push_to_all(element)?)
+    }
+
+    fn push_to_all(&self, element: &Element) -> Result<(), Closed> {
+        self.senders.iter().try_for_each(|sender| sender.push(element.clone()))
+    }
+
+    /// Whether every receiver's channel has room.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.senders.iter().all(Sender::has_room)
+    }
+
+    /// Waits until every receiver's channel has room.
+    ///
+    /// # Errors
+    /// If a receiver is gone.
+    pub fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Closed>> {
         for sender in &self.senders {
-            sender.send(element.clone()).await?;
+            match sender.poll_room(context) {
+                Poll::Ready(Ok(())) => {}
+                waits => return waits,
+            }
         }
-        Ok(())
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whom it feeds.
+    pub fn to(&self) -> &Name {
+        &self.to
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::{Capacity, Inputs, Received, link};
+    use crate::channel::{Announce, Capacity, Inputs, Received, Receiver, link};
     use crate::element::Row;
 
     fn keyed(keys: impl Iterator<Item = u32>) -> Batch {
@@ -145,45 +181,93 @@ mod tests {
         Name::new("count").expect("a good name")
     }
 
-    #[tokio::test]
-    async fn every_key_goes_to_its_owner_and_keeps_its_order() {
+    fn links(count: usize) -> (Vec<Sender>, Vec<Receiver>) {
+        (0..count).map(|_| link(Capacity::default(), Announce::Never)).unzip()
+    }
+
+    /// All that is queued: the receiver and each of its elements.
+    fn received(receivers: Vec<Receiver>) -> Vec<(usize, Element)> {
+        let mut inputs = Inputs::new(receivers);
+        let elements = std::iter::from_fn(|| inputs.try_recv(true));
+        let elements = elements.map(|received| match received {
+            Received::Element(receiver, element) => (receiver, element),
+            other => panic!("{other:?}"),
+        });
+        elements.collect()
+    }
+
+    #[test]
+    fn every_key_goes_to_its_owner_and_keeps_its_order() {
         let max = MaxParallelism::new(128).expect("in range");
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| link(Capacity::default())).unzip();
+        let (senders, receivers) = links(3);
         let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
         for round in 0..3 {
-            outlet.send(Arc::new(keyed(round * 100..round * 100 + 200))).await.expect("receivers are there");
+            outlet.send(Arc::new(keyed(round * 100..round * 100 + 200))).expect("receivers are there");
         }
-        outlet.broadcast(&Element::End).await.expect("receivers are there");
-        let mut inputs = Inputs::new(receivers);
+        outlet.broadcast(&Element::End).expect("receivers are there");
         let (mut ended, mut seen) = (0, Vec::new());
-        while ended < 3 {
-            match inputs.recv().await {
-                Received::Element(subtask, Element::Batch(batch)) => {
+        for (subtask, element) in received(receivers) {
+            match element {
+                Element::Batch(batch) => {
                     for row in batch.iter() {
                         let key = row.key.expect("keyed");
                         assert_eq!(max.subtask(max.key_group(key), 3) as usize, subtask);
                         seen.push(row.timestamp);
                     }
                 }
-                Received::Element(_, Element::End) => ended += 1,
+                Element::End => ended += 1,
                 other => panic!("{other:?}"),
             }
         }
+        assert_eq!(ended, 3);
         seen.sort_unstable();
         let mut expected: Vec<i64> = (0..3i64).flat_map(|round| round * 100..round * 100 + 200).collect();
         expected.sort_unstable();
         assert_eq!(seen, expected);
     }
 
-    #[tokio::test]
-    async fn a_record_without_a_key_for_a_keyed_operator_is_an_error() {
+    #[test]
+    fn a_broadcast_edge_brings_every_batch_to_every_subtask() {
+        let (senders, receivers) = links(3);
+        let mut outlet = Outlet::new(0, to(), Exchange::Broadcast, senders);
+        let (first, second) = (Arc::new(keyed(0..5)), Arc::new(keyed(5..9)));
+        outlet.send(Arc::clone(&first)).expect("receivers are there");
+        outlet.send(Arc::clone(&second)).expect("receivers are there");
+        let mut batches = vec![Vec::new(); 3];
+        for (subtask, element) in received(receivers) {
+            match element {
+                Element::Batch(batch) => batches[subtask].push(batch),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(batches.iter().all(|of| *of == [Arc::clone(&first), Arc::clone(&second)]), "{batches:?}");
+    }
+
+    #[test]
+    fn an_edge_has_room_when_all_its_channels_have() {
+        let (senders, mut receivers) = links(2);
+        let mut outlet = Outlet::new(0, to(), Exchange::Rebalance { next: 0 }, senders);
+        let full = Capacity::default().elements_max;
+        for _ in 0..full * 2 - 1 {
+            assert!(outlet.has_room() || !outlet.senders[0].has_room());
+            outlet.send(Arc::new(keyed(0..1))).expect("receivers are there");
+        }
+        assert!(!outlet.has_room(), "the first channel is full");
+        let context = Context::from_waker(std::task::Waker::noop());
+        assert!(outlet.poll_room(&context).is_pending());
+        assert!(receivers[0].poll_take(&context, true).is_ready());
+        assert!(outlet.has_room() && outlet.poll_room(&context).is_ready());
+    }
+
+    #[test]
+    fn a_record_without_a_key_for_a_keyed_operator_is_an_error() {
         let max = MaxParallelism::new(128).expect("in range");
-        for receivers in [1, 2] {
-            let (senders, _receivers): (Vec<_>, Vec<_>) = (0..receivers).map(|_| link(Capacity::default())).unzip();
+        for count in [1, 2] {
+            let (senders, _receivers) = links(count);
             let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
             let mut batch = keyed(0..10);
             batch.push(Row { key: None, value: Some(b"v"), timestamp: 0 });
-            let error = outlet.send(Arc::new(batch)).await.expect_err("row 10 has no key");
+            let error = outlet.send(Arc::new(batch)).expect_err("row 10 has no key");
             assert!(matches!(error, TaskError::MissingKey { .. }));
         }
     }

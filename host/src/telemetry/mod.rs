@@ -1,7 +1,19 @@
-//! What the host says about itself: counters that tasks keep, events that are logged.
+//! What the host says about itself: counters that tasks keep, the metrics that are made of them, events that are logged.
 
+mod checkpoint_figures;
 mod counters;
 mod events;
+mod exposition;
+mod guest_figures;
+mod metric_names;
+mod times;
 
-pub use counters::{JobCounters, SubtaskCounters, Totals};
-pub use events::{CheckpointCompleted, CheckpointDiscarded, JobFinished, JobStarted, RetentionFailed};
+pub use checkpoint_figures::{CheckpointFigures, Newest, Reading};
+pub use counters::{JobCounters, PendingRestart, StateSize, SubtaskCounters, Totals};
+pub use events::{
+    AttemptFailed, CheckpointCompleted, CheckpointDiscarded, InputPassedOver, JobFinished, JobStarted, NextAttempt,
+    RetentionFailed,
+};
+pub use exposition::{CONTENT_TYPE, Now, prometheus_text};
+pub use guest_figures::{GUEST_COUNTERS_MAX, GuestFigures};
+pub use times::{SubtaskTimes, Times};

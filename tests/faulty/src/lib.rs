@@ -1,5 +1,6 @@
-//! Copies records, but does wrong at one whose value tells it to: `panic`, `spin`, `hoard`, `recurse`, `flood` or `refuse`.
-//! With `tolerant = true` in its configuration it copies those as well.
+//! Copies records, but does wrong at one whose value (if it has none, whose key) tells it to: `panic`, `spin`, `hoard`, `recurse`,
+//! `flood`, `refuse`, `give up`, `later` or `later than MS`. With `tolerant = true` in its configuration it copies those as well. With
+//! `numbered = true` each copy has its number in front, which is kept in state that is in no table.
 
 use std::hint::black_box;
 
@@ -9,16 +10,18 @@ use lockgate::prelude::*;
 #[serde(deny_unknown_fields, default)]
 struct Config {
     tolerant: bool,
+    numbered: bool,
 }
 
 /// See the crate.
 pub struct Faulty {
     config: Config,
+    seen: u64,
 }
 
 impl Operator for Faulty {
     fn new(_: &mut Declaration) -> Faulty {
-        Faulty { config: Config::default() }
+        Faulty { config: Config::default(), seen: 0 }
     }
 
     fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
@@ -27,10 +30,28 @@ impl Operator for Faulty {
     }
 
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+        self.seen += 1;
         // Sent before the fault, so that it shows if a failed call has any effect.
-        ctx.emit(record.key(), record.value());
+        if self.config.numbered {
+            let line = String::from_utf8_lossy(record.value().unwrap_or_default());
+            ctx.emit_fmt(record.key(), format_args!("{} {line}", self.seen));
+        } else {
+            ctx.emit(record.key(), record.value());
+        }
         if !self.config.tolerant {
-            do_wrong(record.value().unwrap_or_default(), ctx)?;
+            do_wrong(record.value().or(record.key()).unwrap_or_default(), ctx)?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<Vec<u8>, Error> {
+        Ok(self.seen.to_le_bytes().to_vec())
+    }
+
+    fn restore(&mut self, states: &[Vec<u8>]) -> Result<(), Error> {
+        for state in states {
+            let seen = state.as_slice().try_into().map_err(Error::fatal)?;
+            self.seen += u64::from_le_bytes(seen);
         }
         Ok(())
     }
@@ -53,8 +74,18 @@ fn do_wrong(fault: &[u8], ctx: &mut Context<'_>) -> Result<(), Error> {
             ctx.emit((), [0u8; 1 << 10].as_slice());
         },
         b"refuse" => Err(Error::bad_record("it is not to my taste")),
-        _ => Ok(()),
+        b"give up" => Err(Error::fatal("nothing will help")),
+        b"later" => Err(Error::transient("not today")),
+        other => match until_ms(other) {
+            Some(until_ms) if ctx.now() < until_ms => Err(Error::transient("not yet")),
+            Some(_) | None => Ok(()),
+        },
     }
+}
+
+/// A failure that passes: at which time of day.
+fn until_ms(fault: &[u8]) -> Option<i64> {
+    std::str::from_utf8(fault.strip_prefix(b"later than ")?).ok()?.parse().ok()
 }
 
 #[expect(unconditional_recursion, reason = "it is the fault that is asked for")]

@@ -13,11 +13,11 @@ use crate::cli::CliError;
 ///
 /// # Errors
 /// If it can't be read or isn't an operator.
-pub(super) fn encode(module: &Path) -> Result<Vec<u8>, CliError> {
+pub(super) fn encode(module: &Path, package: &str) -> Result<Vec<u8>, CliError> {
     let bytes = fs::read(module)
         .map_err(|error| CliError::failed(format!("cannot read {}", module.display())).caused_by(&error))?;
     encode_bytes(&bytes).map_err(|problem| {
-        CliError::failed(format!("{} can't become an operator component: {problem}", module.display())).help(
+        CliError::unusable(format!("the crate '{package}' makes no operator: {problem}")).help(
             "an operator exports its struct with `lockgate::export!` and links nothing that needs an operating system or \
              JavaScript (crates like wasm-bindgen or getrandom may bring such imports)",
         )

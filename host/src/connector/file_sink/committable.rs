@@ -1,7 +1,8 @@
 //! What a checkpoint keeps of a sink subtask's prepared output. Pure.
 //!
-//! As JSON: `{"version":1,"epoch":7,"attempt":2,"subtask":0,"extension":"txt","files":[{"number":3,"size_bytes":10,
-//! "xxh3":"0123456789abcdef"}]}`. File `i` of the list is staged under its number and becomes the `i`-th part of the epoch.
+//! As JSON: `{"version":1,"epoch":7,"attempt":2,"subtask":0,"folder":"/data/out","extension":"txt","files":[{"number":3,
+//! "size_bytes":10,"xxh3":"0123456789abcdef"}]}`. File `i` of the list is staged under its number and becomes the `i`-th part of
+//! the epoch. `folder` is where the output was when it was prepared; it may have been moved since, so it only serves to say so.
 //!
 //! Invariant: a committable that was read names nothing outside the output folder, whoever wrote it.
 
@@ -19,6 +20,8 @@ pub struct Committable {
     /// Whose staging folder the files are in.
     pub attempt: Attempt,
     pub subtask: u32,
+    /// For people: never opened.
+    pub folder: String,
     pub extension: String,
     pub files: Vec<StagedFile>,
 }
@@ -32,9 +35,17 @@ pub struct StagedFile {
     pub xxh3: String,
 }
 
+/// Where output goes, and how its files are named.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub folder: String,
+    pub extension: String,
+}
+
 impl Committable {
-    pub fn new(epoch: Epoch, attempt: Attempt, subtask: u32, extension: String, files: Vec<StagedFile>) -> Committable {
-        Committable { version: VERSION, epoch, attempt, subtask, extension, files }
+    pub fn new(epoch: Epoch, attempt: Attempt, subtask: u32, place: Place, files: Vec<StagedFile>) -> Committable {
+        let Place { folder, extension } = place;
+        Committable { version: VERSION, epoch, attempt, subtask, folder, extension, files }
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -70,7 +81,8 @@ mod tests {
     #[test]
     fn a_committable_reads_back_and_a_tampered_one_is_refused() {
         let file = StagedFile { number: 3, size_bytes: 10, xxh3: "00".to_owned() };
-        let good = Committable::new(Epoch(7), Attempt(2), 1, "txt".to_owned(), vec![file]);
+        let place = Place { folder: "/out".to_owned(), extension: "txt".to_owned() };
+        let good = Committable::new(Epoch(7), Attempt(2), 1, place, vec![file]);
         let text = String::from_utf8(good.to_bytes()).expect("JSON");
         assert_eq!(Committable::read(text.as_bytes(), Epoch(7)), Ok(good));
         for (from, to) in [

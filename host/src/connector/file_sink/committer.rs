@@ -12,7 +12,7 @@
 //! | – | same size | | done before |
 //! | – | other size | | error: output was changed |
 //! | – | – | yes | done before, and the reader has moved it away |
-//! | – | – | no | error: output is lost |
+//! | – | – | no | error: output is lost, or is in the folder that `path` named before |
 //!
 //! Invariant: if any file of a commit gives an error, no file of it has been touched.
 
@@ -124,11 +124,25 @@ impl FileCommitter {
                 Err(self.refused(epoch, problem, "restore it, then run the job again".to_owned()))
             }
             (None, None) if is_recorded => Ok(Step::Done),
+            (None, None) if self.is_new() && committable.folder != self.layout.shown() => {
+                let (old, new) = (&committable.folder, self.layout.shown());
+                let problem = format!("its output is in {old}, and path of this sink is now {new}, where nothing is");
+                let advice = format!(
+                    "set path back to {old}; or, to go on in {new}, move all that is in {old} there first, with the hidden \
+                     folder .lockgate in place of the one that this run has made"
+                );
+                Err(self.refused(epoch, problem, advice))
+            }
             (None, None) => {
                 let problem = format!("neither {shown_staged} nor {shown_part} is there, so output is lost");
                 Err(self.refused(epoch, problem, "restore one of them, then run the job again".to_owned()))
             }
         }
+    }
+
+    /// Whether nothing was ever committed to this folder.
+    fn is_new(&self) -> bool {
+        self.recorded.lock().expect("never poisoned").is_none()
     }
 
     /// Whether a staged file has the content it was prepared with. This attempt's own files are believed.

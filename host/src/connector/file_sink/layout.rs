@@ -22,6 +22,11 @@ impl Layout {
         &self.out
     }
 
+    /// The output folder for people who may be elsewhere.
+    pub fn shown(&self) -> String {
+        std::path::absolute(&self.out).unwrap_or_else(|_| self.out.clone()).to_string_lossy().into_owned()
+    }
+
     /// All that isn't output.
     pub fn hidden(&self) -> PathBuf {
         self.out.join(".lockgate")

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::committable::{Committable, StagedFile};
+use super::committable::{Committable, Place, StagedFile};
 use super::layout::Layout;
 use super::{FileSinkOptions, MissingValue, claim, durable};
 use crate::connector::{ConnectorContext, ConnectorError, Prepare, SinkWriter};
@@ -27,7 +27,7 @@ pub struct FileSinkWriter {
     ctx: ConnectorContext,
     subtask: u32,
     layout: Layout,
-    extension: String,
+    place: Place,
     roll_bytes: u64,
     missing_value: MissingValue,
     /// Whether this attempt's staging folder is there.
@@ -40,11 +40,13 @@ pub struct FileSinkWriter {
 impl FileSinkWriter {
     /// Touches nothing before the first record.
     pub fn open(options: &FileSinkOptions, ctx: &ConnectorContext, subtask: u32) -> FileSinkWriter {
+        let layout = Layout::new(&options.path);
+        let place = Place { folder: layout.shown(), extension: options.extension.clone() };
         FileSinkWriter {
             ctx: ctx.clone(),
             subtask,
-            layout: Layout::new(&options.path),
-            extension: options.extension.clone(),
+            layout,
+            place,
             roll_bytes: options.roll_size.unwrap_or(u64::MAX),
             missing_value: options.missing_value,
             has_folder: false,
@@ -115,14 +117,14 @@ impl SinkWriter for FileSinkWriter {
             return Ok(Box::new(|| Ok(Vec::new())));
         }
         let (name, folder) = (self.ctx.name.clone(), self.layout.attempt(self.ctx.attempt));
-        let (attempt, subtask, extension) = (self.ctx.attempt, self.subtask, self.extension.clone());
+        let (attempt, subtask, place) = (self.ctx.attempt, self.subtask, self.place.clone());
         Ok(Box::new(move || {
             crash::point("connector.stage.before");
             // The bytes first, then the names: a name without its bytes would be believed after a power cut.
             let files = parts.iter_mut().map(|part| part.finish(&name)).collect::<Result<Vec<StagedFile>, _>>()?;
             durable::sync_folder(&folder).map_err(|error| ConnectorError::file(&name, "sync", &folder, error))?;
             crash::point("connector.stage.after");
-            Ok(Committable::new(epoch, attempt, subtask, extension, files).to_bytes())
+            Ok(Committable::new(epoch, attempt, subtask, place, files).to_bytes())
         }))
     }
 }

@@ -32,6 +32,14 @@ pub struct Listed {
     pub size: u64,
 }
 
+/// What was found at a moment.
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub files: Vec<Listed>,
+    /// The split names of what can't be a split: pipes, sockets, devices, links to folders.
+    pub passed_over: Vec<String>,
+}
+
 /// A path that can't be looked at.
 #[derive(Debug)]
 pub struct ListError {
@@ -71,13 +79,13 @@ impl Root {
     }
 
     /// The files whose split is wanted. A single file that isn't there is no file.
-    pub fn list(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Listed>, ListError> {
+    pub fn list(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Listing, ListError> {
         let (base, depth_max) = match self {
             Root::File(path) => return list_file(path, is_wanted),
             Root::Folder(base) => (base, usize::MAX),
             Root::Glob { base, depth_max, .. } => (base, *depth_max),
         };
-        let mut found = Vec::new();
+        let mut found = Listing::default();
         let mut folders = vec![(base.clone(), 0)];
         while let Some((folder, depth)) = folders.pop() {
             let failed = |source| ListError { path: folder.clone(), source };
@@ -96,12 +104,21 @@ impl Root {
                 }
                 let below = path.strip_prefix(base).expect("found below it");
                 if self.matches(below) {
-                    found.extend(look_at(&path, names::encode(below), &is_wanted)?);
+                    found.look_at(&path, names::encode(below), &is_wanted)?;
                 }
             }
         }
-        found.sort_unstable_by(|a, b| a.split.cmp(&b.split));
+        found.files.sort_unstable_by(|a, b| a.split.cmp(&b.split));
         Ok(found)
+    }
+
+    /// Whether this file, whose path has no links, would be read if it were there.
+    pub fn reads(&self, file: &Path) -> bool {
+        let Ok(base) = self.base().canonicalize() else { return false };
+        match self {
+            Root::File(path) => path.canonicalize().is_ok_and(|path| path == file),
+            Root::Folder(_) | Root::Glob { .. } => file.strip_prefix(base).is_ok_and(|below| self.matches(below)),
+        }
     }
 
     fn matches(&self, below: &Path) -> bool {
@@ -112,21 +129,26 @@ impl Root {
     }
 }
 
-fn list_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Listed>, ListError> {
+fn list_file(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Listing, ListError> {
     let split = names::encode(Path::new(path.file_name().unwrap_or(path.as_os_str())));
-    Ok(look_at(path, split, &is_wanted)?.into_iter().collect())
+    let mut found = Listing::default();
+    found.look_at(path, split, &is_wanted)?;
+    Ok(found)
 }
 
-/// A regular file, also one behind a link; nothing if it is something else, unwanted, or gone.
-fn look_at(path: &Path, split: String, is_wanted: &impl Fn(&str) -> bool) -> Result<Option<Listed>, ListError> {
-    if !is_wanted(&split) {
-        return Ok(None);
-    }
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() => Ok(Some(Listed { split, size: found.len() })),
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ListError { path: path.to_owned(), source }),
+impl Listing {
+    /// Adds a regular file, also one behind a link; nothing if it is unwanted or gone.
+    fn look_at(&mut self, path: &Path, split: String, is_wanted: &impl Fn(&str) -> bool) -> Result<(), ListError> {
+        if !is_wanted(&split) {
+            return Ok(());
+        }
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => self.files.push(Listed { split, size: found.len() }),
+            Ok(_) => self.passed_over.push(split),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ListError { path: path.to_owned(), source }),
+        }
+        Ok(())
     }
 }
 
@@ -161,7 +183,7 @@ mod tests {
 
     fn names(path: &Path) -> Vec<String> {
         let root = Root::new(path).expect("a path");
-        root.list(|_| true).expect("listed").into_iter().map(|file| file.split).collect()
+        root.list(|_| true).expect("listed").files.into_iter().map(|file| file.split).collect()
     }
 
     #[test]
@@ -194,5 +216,7 @@ mod tests {
         assert!(Root::new(&folder.path().join("a[")).is_err());
         assert!(Root::new(&folder.path().join("nowhere/*.txt")).expect("a pattern").list(|_| true).is_err());
         assert_eq!(names(folder.path()), Vec::<String>::new());
+        let listing = Root::new(folder.path()).expect("a folder").list(|_| true).expect("listed");
+        assert_eq!(listing.passed_over, ["socket"]);
     }
 }

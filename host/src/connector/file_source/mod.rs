@@ -3,7 +3,7 @@
 //! Which files: `path` is a file, a folder (with all below it) or a glob (`*` and `?` stay within a name, `**` crosses
 //! folders). Names that begin with `.` or end in `~` or `.tmp`, and everything in folders whose name begins with `.`, are passed
 //! over unless `path` is that very file. Symbolic links to files are followed, those to folders aren't; what is no regular
-//! file is passed over. Write a file under such a name and rename it when it is complete. A name belongs to its file for ever:
+//! file is passed over with a warning. Write a file under such a name and rename it when it is complete. A name belongs to its file for ever:
 //! replacing a file that was read, or reusing its name, is an error.
 //!
 //! What is a line: it ends with `\n`, `\r\n` or `\r`, which is not part of it; any bytes may be in it; an empty line is a
@@ -37,7 +37,7 @@ use serde::Deserialize;
 use super::BadOption;
 use crate::units;
 
-pub use preview::preview;
+pub use preview::{preview, would_read};
 pub use reader::FileReader;
 
 /// `type = "file"` of a source.

@@ -121,7 +121,8 @@ impl OpenFile {
         Ok(())
     }
 
-    fn offset(&self, lines: &LineBuffer) -> u64 {
+    /// Where the lines are that weren't given yet.
+    pub fn offset(&self, lines: &LineBuffer) -> u64 {
         self.read_offset - lines.unread() as u64
     }
 

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::listing::Root;
 use super::{FileSourceOptions, names};
@@ -24,9 +25,9 @@ pub fn preview(options: &FileSourceOptions, name: &Name) -> Result<(), Connector
         advice: "set path to a file, a folder or a glob".to_owned(),
     })?;
     let listed = root.list(|_| true);
-    let listed = listed.map_err(|error| ConnectorError::file(name, "look at", &error.path, error.source))?;
+    let listed = listed.map_err(|error| ConnectorError::file(name, "look at", &error.path, error.source))?.files;
     if let (Root::File(path), true) = (&root, listed.is_empty()) {
-        return Err(ConnectorError::file(name, "find", path, ErrorKind::NotFound.into()));
+        return Err(ConnectorError::Missing { name: name.clone(), path: path.clone() });
     }
     for file in listed.iter().take(OPENED_MAX) {
         let path = root.base().join(names::decode(&file.split).expect("a name that was made here"));
@@ -38,4 +39,9 @@ pub fn preview(options: &FileSourceOptions, name: &Name) -> Result<(), Connector
         }
     }
     Ok(())
+}
+
+/// Whether a source with this path would read a file, whose path has no links, if it were there.
+pub fn would_read(path: &Path, file: &Path) -> bool {
+    Root::new(path).is_ok_and(|root| root.reads(file))
 }

@@ -3,7 +3,7 @@
 //! Invariant: at most one file is open, and every file with unread bytes that is known of is open, waiting, or has a last line
 //! that may still grow.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,9 @@ use super::listing::{Listed, Root};
 use super::open_file::{Filled, OpenFile, ReadError, verify_path};
 use super::position::{CHANGED_ADVICE, Changed, Position};
 use super::{FileMode, FileSourceOptions, names};
-use crate::connector::{ConnectorContext, ConnectorError, Polled, SourceReader, SplitState};
-use crate::id::SubtaskId;
+use crate::connector::{ConnectorContext, ConnectorError, Polled, SourceReader, SplitChange, SplitState};
+use crate::id::{SplitId, SubtaskId};
+use crate::telemetry::InputPassedOver;
 use crate::units;
 
 /// Read at once.
@@ -35,9 +36,19 @@ pub struct FileReader {
     /// This subtask's files, by split: all that were begun, and those that wait.
     files: BTreeMap<String, Known>,
     waiting: VecDeque<String>,
+    /// What was found and can't be read, so that it is said once.
+    passed_over: BTreeSet<String>,
     current: Option<OpenFile>,
     lines: LineBuffer,
     discovered: Option<Instant>,
+    changes: Vec<(SplitId, SplitChange)>,
+}
+
+/// Lines of one file.
+struct Lines {
+    split: SplitId,
+    first_offset: u64,
+    batch: LineBatch,
 }
 
 /// What is known of a file.
@@ -80,9 +91,11 @@ impl FileReader {
             root,
             files: BTreeMap::new(),
             waiting: VecDeque::new(),
+            passed_over: BTreeSet::new(),
             current: None,
             lines: LineBuffer::new(),
             discovered: None,
+            changes: Vec::new(),
         })
     }
 
@@ -114,8 +127,14 @@ impl FileReader {
         let listed = self.root.list(|split| self.owns(split));
         let listed =
             listed.map_err(|error| ConnectorError::file(&self.ctx.name, "look at", &error.path, error.source))?;
-        self.refuse_missing(&listed)?;
-        for file in listed {
+        self.refuse_missing(&listed.files)?;
+        for split in listed.passed_over {
+            let path = self.path_of(&split).expect("a name that was made here");
+            if self.passed_over.insert(split) {
+                InputPassedOver { source: &self.ctx.name, path: &path }.emit();
+            }
+        }
+        for file in listed.files {
             self.consider(file)?;
         }
         self.discovered = Some(Instant::now());
@@ -137,7 +156,12 @@ impl FileReader {
         }
         let state = match known.state {
             FileState::Active | FileState::Settled { .. } => return Ok(()),
-            FileState::Rest if file.size == offset => return Ok(()),
+            FileState::Rest if file.size == offset => {
+                if !std::mem::replace(&mut known.position.done, true) {
+                    self.at_end(&file.split);
+                }
+                return Ok(());
+            }
             FileState::Tail { size, since } if size == file.size => {
                 if since.elapsed() < self.options.settle {
                     return Ok(());
@@ -166,8 +190,7 @@ impl FileReader {
             && self.owns(&split)
             && !self.files.contains_key(&split)
         {
-            let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(ConnectorError::file(&self.ctx.name, "find", path, source));
+            return Err(ConnectorError::Missing { name: self.ctx.name.clone(), path: path.clone() });
         }
         Ok(())
     }
@@ -199,11 +222,13 @@ impl FileReader {
         !self.options.is_bounded() && error.kind() == std::io::ErrorKind::NotFound && position.offset == 0
     }
 
-    /// Reads on in the current file; `true` if the batch is full.
-    fn fill_from_current(&mut self, batch: &mut LineBatch) -> Result<bool, ConnectorError> {
-        let Some(mut file) = self.current.take() else { return Ok(false) };
+    /// Reads on in the current file.
+    fn fill_from_current(&mut self) -> Result<Option<Lines>, ConnectorError> {
+        let Some(mut file) = self.current.take() else { return Ok(None) };
+        let (split, first_offset) = (SplitId::new(&file.split), file.offset(&self.lines));
+        let mut batch = LineBatch::new();
         let max_line = self.options.max_line as usize;
-        let filled = match file.fill(&mut self.lines, batch, max_line, self.chunk_bytes) {
+        let filled = match file.fill(&mut self.lines, &mut batch, max_line, self.chunk_bytes) {
             Ok(filled) => filled,
             Err(error) => return Err(self.read_error(&file.split, error)),
         };
@@ -215,27 +240,34 @@ impl FileReader {
         let known = self.files.get_mut(&file.split).expect("the current file is known");
         *known = Known { position: file.position(&self.lines, done), state };
         if filled != Filled::BatchFull {
-            return Ok(false);
-        }
-        if file.turn_bytes() >= TURN_BYTES && !self.options.is_bounded() && !self.waiting.is_empty() {
+            self.at_end(&file.split);
+        } else if file.turn_bytes() >= TURN_BYTES && !self.options.is_bounded() && !self.waiting.is_empty() {
             self.waiting.push_back(file.split);
         } else {
             self.current = Some(file);
         }
-        Ok(true)
+        Ok((!batch.is_empty()).then_some(Lines { split, first_offset, batch }))
     }
 
-    fn fill(&mut self) -> Result<LineBatch, ConnectorError> {
-        let mut batch = LineBatch::new();
+    /// Nothing more of a file is known of. In bounded mode that is all of it.
+    fn at_end(&mut self, split: &str) {
+        let change = match self.options.mode {
+            FileMode::Bounded => SplitChange::Ended,
+            FileMode::Continuous => SplitChange::Rests,
+        };
+        self.changes.push((SplitId::new(split), change));
+    }
+
+    fn fill(&mut self) -> Result<Option<Lines>, ConnectorError> {
         for _ in 0..OPENS_MAX {
             if self.current.is_none() && !self.open_next()? {
                 break;
             }
-            if self.fill_from_current(&mut batch)? {
-                break;
+            if let Some(lines) = self.fill_from_current()? {
+                return Ok(Some(lines));
             }
         }
-        Ok(batch)
+        Ok(None)
     }
 
     fn read_error(&self, split: &str, error: ReadError) -> ConnectorError {
@@ -309,9 +341,8 @@ impl SourceReader for FileReader {
         if self.is_due() {
             self.discover()?;
         }
-        let batch = self.fill()?;
-        if !batch.is_empty() {
-            return Ok(Polled::Batch(batch.finish()));
+        if let Some(Lines { split, first_offset, batch }) = self.fill()? {
+            return Ok(Polled::Batch { split, first_offset, batch: batch.finish() });
         }
         let has_more = self.current.is_some() || !self.waiting.is_empty();
         Ok(match self.options.mode {
@@ -326,5 +357,14 @@ impl SourceReader for FileReader {
         begun
             .map(|(split, known)| SplitState { split: split.clone(), position: known.position.to_string().into() })
             .collect()
+    }
+
+    fn begun_splits(&self) -> Vec<SplitId> {
+        let begun = self.files.iter().filter(|(_, known)| known.position.offset > 0 && !known.position.done);
+        begun.map(|(split, _)| SplitId::new(split)).collect()
+    }
+
+    fn split_changes(&mut self) -> Vec<(SplitId, SplitChange)> {
+        std::mem::take(&mut self.changes)
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::position::Position;
 use super::{FileMode, FileReader, FileSourceOptions};
-use crate::connector::{ConnectorError, Polled, SourceReader, SplitState, said, test_ctx};
+use crate::connector::{ConnectorError, Polled, SourceReader, SplitChange, SplitState, said, test_ctx};
+use crate::id::SplitId;
 
 fn options(path: &Path, mode: FileMode) -> FileSourceOptions {
     FileSourceOptions {
@@ -46,7 +47,7 @@ fn try_lines(reader: &mut FileReader) -> Result<Vec<String>, ConnectorError> {
     let mut idle = 0;
     while idle < 2 {
         match reader.poll()? {
-            Polled::Batch(batch) => {
+            Polled::Batch { batch, .. } => {
                 batch.check().expect("well formed");
                 lines.extend(batch.iter().map(|row| String::from_utf8_lossy(row.value.expect("a value")).into_owned()));
             }
@@ -96,7 +97,7 @@ fn bytes_that_are_not_utf8_pass_in_content_and_names() {
     let name = OsStr::from_bytes(b"caf\xe9 100%.txt");
     fs::write(folder.at(name), b"\xff\x00\xfe\nok\n").expect("written");
     let mut reader = open(folder.path());
-    let Polled::Batch(batch) = reader.poll().expect("readable") else { panic!("lines") };
+    let Polled::Batch { batch, .. } = reader.poll().expect("readable") else { panic!("lines") };
     assert_eq!((batch.value(0), batch.key(0)), (Some(&b"\xff\x00\xfe"[..]), None));
     let splits = reader.snapshot();
     assert_eq!(splits[0].split, "caf%E9 100%25.txt");
@@ -130,7 +131,7 @@ fn the_positions_after_every_batch_give_the_rest_at_any_parallelism() {
     let mut seen: Vec<String> = Vec::new();
     let all = 1_500 * (1..7).sum::<usize>();
     let mut batches = 0;
-    while let Polled::Batch(batch) = reader.poll().expect("readable") {
+    while let Polled::Batch { batch, .. } = reader.poll().expect("readable") {
         batches += 1;
         seen.extend(batch.iter().map(|row| String::from_utf8_lossy(row.value.expect("a value")).into_owned()));
         let splits = reader.snapshot();
@@ -170,12 +171,46 @@ fn the_next_run_reads_only_what_has_come_since() {
 fn a_file_that_appears_while_a_bounded_source_reads_is_for_the_next_run() {
     let folder = Folder::with(&[("a", "1\n"), ("b", "2\n")]);
     let mut reader = open(folder.path());
-    assert!(matches!(reader.poll().expect("readable"), Polled::Batch(_)));
+    assert!(matches!(reader.poll().expect("readable"), Polled::Batch { .. }));
     append(&folder.at("a"), "3\n");
     append(&folder.at("c"), "4\n");
-    assert_eq!(lines(&mut reader), [""; 0]);
+    assert_eq!(lines(&mut reader), ["2"]);
     assert!(matches!(reader.poll().expect("readable"), Polled::Ended));
     assert_eq!(lines(&mut restored(folder.path(), &reader.snapshot()).expect("positions")), ["3", "4"]);
+}
+
+#[test]
+fn a_batch_is_of_one_file_and_says_where_in_it_it_begins() {
+    let text = "line\n".repeat(5_000);
+    let folder = Folder::with(&[("a", &text), ("b", "1\r\n2\n"), ("c", "")]);
+    let mut reader = open(folder.path());
+    let (mut batches, mut changes) = (Vec::new(), Vec::new());
+    while let Polled::Batch { split, first_offset, batch } = reader.poll().expect("readable") {
+        batches.push((split.to_string(), first_offset, batch.rows));
+        changes.push(reader.split_changes());
+    }
+    assert_eq!(batches, [("a".to_owned(), 0, 4_096), ("a".to_owned(), 4_096 * 5, 904), ("b".to_owned(), 0, 2)]);
+    let ended = |split| vec![(SplitId::new(split), SplitChange::Ended)];
+    assert_eq!(changes, [vec![], ended("a"), ended("b")]);
+}
+
+#[test]
+fn a_file_that_may_grow_only_rests_and_one_that_was_begun_before_is_told() {
+    let folder = Folder::with(&[("a", &"line\n".repeat(5_000)), ("b", "1\n2")]);
+    let mut reader = open_with(&options(folder.path(), FileMode::Continuous), 0, 1);
+    assert!(matches!(reader.poll().expect("readable"), Polled::Batch { .. }));
+    let half = reader.snapshot();
+    lines(&mut reader);
+    let rests = |split| (SplitId::new(split), SplitChange::Rests);
+    assert_eq!(reader.split_changes()[..2], [rests("a"), rests("b")]);
+    assert_eq!(open(folder.path()).begun_splits(), []);
+    assert_eq!(restored(folder.path(), &half).expect("positions").begun_splits(), [SplitId::new("a")]);
+    assert_eq!(restored(folder.path(), &reader.snapshot()).expect("positions").begun_splits(), []);
+    // Its last position may have been that of its end, without anybody knowing it then.
+    fs::write(folder.at("a"), "line\n".repeat(4_096)).expect("cut to what was read");
+    let mut at_end = restored(folder.path(), &half).expect("positions");
+    assert_eq!(lines(&mut at_end), ["1", "2"]);
+    assert_eq!(at_end.split_changes()[0], (SplitId::new("a"), SplitChange::Ended));
 }
 
 #[test]
@@ -190,7 +225,7 @@ fn a_finished_file_may_be_deleted_and_an_unfinished_one_not() {
     assert_eq!(later.snapshot(), splits, "what was read is not forgotten");
     let folder = Folder::with(&[("a", &"line\n".repeat(5_000))]);
     let mut reader = open(folder.path());
-    assert!(matches!(reader.poll().expect("readable"), Polled::Batch(_)));
+    assert!(matches!(reader.poll().expect("readable"), Polled::Batch { .. }));
     splits = reader.snapshot();
     fs::remove_file(folder.at("a")).expect("removed");
     let error = restored(folder.path(), &splits).err().expect("lines are lost").to_string();
@@ -295,7 +330,7 @@ fn a_line_over_the_limit_is_an_error_after_the_lines_before_it() {
     let mut got = Vec::new();
     let error = loop {
         match reader.poll() {
-            Ok(Polled::Batch(batch)) => got.push(batch.rows),
+            Ok(Polled::Batch { batch, .. }) => got.push(batch.rows),
             Ok(other) => panic!("{other:?}"),
             Err(error) => break said(&error),
         }
@@ -320,7 +355,7 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
     append(&folder.at("b"), "2\n");
     for make_folder in [false, true] {
         let mut reader = open(folder.path());
-        assert!(matches!(reader.poll().expect("the first lines of a"), Polled::Batch(_)));
+        assert!(matches!(reader.poll().expect("the first lines of a"), Polled::Batch { .. }));
         fs::remove_file(folder.at("b")).expect("removed");
         if make_folder {
             fs::create_dir(folder.at("b")).expect("made");

@@ -61,7 +61,7 @@ impl HostState {
     /// For an operator that hasn't said yet what it is: no outputs, no state.
     pub fn new(subtask: SubtaskId, limits: &Limits, counters: Counters) -> HostState {
         HostState {
-            limiter: Limiter::new(limits),
+            limiter: Limiter::new(limits, Counters::clone(&counters)),
             phase: Phase::Describing,
             outputs: 0,
             emitted: Vec::new(),

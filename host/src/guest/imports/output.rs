@@ -63,6 +63,7 @@ fn emit(mut store: StoreContextMut<'_, HostState>, port: u32, list: &BatchList) 
         timestamps: copy(&list.timestamps),
         nulls: copy(&list.nulls),
         ext: Vec::new(),
+        provenance: None,
     };
     batch.check().map_err(Misuse::MalformedBatch)?;
     if !batch.is_empty() {

@@ -3,8 +3,7 @@
 //! Invariant: a guest can't flood the log or the metrics: lines are cut, their rate and the number of counters are bounded, and
 //! control characters don't reach the log.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::StoreContextMut;
@@ -12,14 +11,13 @@ use wasmtime::component::{ComponentType, Lift, Linker, WasmStr};
 
 use super::HostState;
 use crate::guest::world::WORLD;
-use crate::id::{Name, SubtaskId};
+use crate::id::SubtaskId;
+use crate::telemetry::{GUEST_COUNTERS_MAX, GuestFigures};
 
 const LINE_BYTES_MAX: usize = 4 * 1024;
 /// Lines that an instance may log at once, and again after each [`LINES_PERIOD`].
 const LINES_MAX: u32 = 100;
 const LINES_PERIOD: Duration = Duration::from_secs(1);
-/// Counters of one operator, over all its subtasks.
-const COUNTERS_MAX: usize = 64;
 
 /// The level of a log line.
 #[derive(ComponentType, Lift, Clone, Copy, PartialEq, Eq)]
@@ -37,31 +35,8 @@ enum Level {
     Error,
 }
 
-/// The counters of one operator, shared by its subtasks and whoever shows them.
-#[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<Mutex<BTreeMap<Name, u64>>>);
-
-impl Counters {
-    /// What has been counted so far.
-    pub fn read(&self) -> BTreeMap<Name, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether it was counted: an unusable name or one too many isn't.
-    fn add(&self, name: &str, delta: u64) -> bool {
-        let Ok(name) = Name::new(name) else { return false };
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counters.get_mut(&name) {
-            *count = count.wrapping_add(delta);
-            return true;
-        }
-        let room = counters.len() < COUNTERS_MAX;
-        if room {
-            counters.insert(name, delta);
-        }
-        room
-    }
-}
+/// The figures of one instance, shared with whoever shows them.
+pub type Counters = Arc<GuestFigures>;
 
 pub(super) struct InstanceCounters {
     counters: Counters,
@@ -158,8 +133,9 @@ fn counter_add(mut store: StoreContextMut<'_, HostState>, name: &WasmStr, delta:
     let name = printable(&name);
     let host = store.data_mut();
     if !std::mem::replace(&mut host.counters.complained, true) {
-        let line =
-            format!("counter '{name}' and maybe others are not counted: {COUNTERS_MAX} usable names are the most");
+        let line = format!(
+            "counter '{name}' and maybe others are not counted: {GUEST_COUNTERS_MAX} usable names are the most"
+        );
         host.log.write(Level::Warn, line, Instant::now());
     }
     Ok(())
@@ -181,6 +157,7 @@ pub(in crate::guest) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Name;
 
     fn log() -> GuestLog {
         GuestLog::new(SubtaskId { operator: Name::new("op").expect("a name"), index: 0 })
@@ -204,15 +181,5 @@ mod tests {
         assert_eq!(printable("a\nb\u{1b}[31mc\td"), "a\\nb\\u{1b}[31mc\td");
         let long = printable(&"é".repeat(LINE_BYTES_MAX));
         assert!(long.len() <= LINE_BYTES_MAX + 3 && long.ends_with('…'));
-    }
-
-    #[test]
-    fn counters_are_added_up_and_their_number_is_bounded() {
-        let counters = Counters::default();
-        assert!(counters.add("late", 2) && counters.clone().add("late", 3));
-        assert!(!counters.add("no name", 1) && !counters.add("", 1));
-        let counted = (0..1000).filter(|index| counters.add(&format!("c{index}"), 1)).count();
-        assert_eq!(counted, COUNTERS_MAX - 1);
-        assert_eq!(counters.read()[&Name::new("late").expect("a name")], 5);
     }
 }

@@ -58,7 +58,8 @@ fn keys_of_other_subtasks_and_keys_and_values_that_are_too_long_are_refused() {
     assert!(matches!(error, StateError::ForeignKey { first: 8, last: 15, .. }), "{error}");
 
     let long = vec![0; KEY_BYTES_MAX + 1];
-    assert!(matches!(refused(state.scan(0, &long, None, 1000)), StateError::TooLong { what: "key", .. }));
+    let error = refused(state.scan(0, &long, None, 1000));
+    assert!(matches!(error, StateError::KeyTooLong { .. }) && error.help().contains("a shorter key"), "{error}");
     let key = column([&own[0]]);
     assert!(matches!(refused(state.get_many(0, &key, &column([&long]))), StateError::TooLong { what: "user key", .. }));
     let value = column([vec![0; VALUE_BYTES_MAX + 1]]);

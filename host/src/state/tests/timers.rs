@@ -301,7 +301,9 @@ fn the_watermark_is_restored_as_the_least_of_those_whose_key_groups_are_taken_ov
 #[test]
 fn what_a_guest_may_not_hand_over_is_refused() {
     let world = World::new();
-    let mut state = world.open_with(options(&world, 1, 2, 16), &[]).expect("empty state");
+    // A tag of the greatest length must fit into memory.
+    let options = StateOptions { memory_bytes_max: 1 << 20, ..options(&world, 1, 2, 16) };
+    let mut state = world.open_with(options, &[]).expect("empty state");
     let max = MaxParallelism::new(16).expect("in range");
     let all = (0..100u32).map(|n| n.to_string());
     let (own, foreign): (Vec<_>, Vec<_>) = all.partition(|key| max.subtask(max.key_group(key.as_bytes()), 2) == 1);

@@ -126,7 +126,9 @@ async fn a_damaged_manifest_or_identity_is_an_error_that_names_the_file() {
     assert!(error.help().expect("help").contains("checkpoint verify"));
     std::fs::write(folder.path().join("word-count/job.json"), "").expect("emptied");
     let error = CheckpointStore::open(folder.path(), &name("word-count"), 0).await.expect_err("emptied");
-    assert!(matches!(&error, StoreError::Damaged { what: "the job's identity", .. }), "{error}");
+    assert!(matches!(&error, StoreError::IdentityDamaged { .. }), "{error}");
+    let help = error.help().expect("help");
+    assert!(help.contains("put job.json back from a backup") && help.contains("start the job afresh"), "{help}");
 }
 
 #[tokio::test]
@@ -135,6 +137,8 @@ async fn checkpoints_without_an_identity_are_nobodys() {
     let _receipt = store.publish(&checkpoint(&store, 1, Attempt(1), &[])).await.expect("published");
     std::fs::remove_file(folder.path().join("word-count/job.json")).expect("removed");
     let error = CheckpointStore::open(folder.path(), &name("word-count"), 0).await.expect_err("nobody's");
+    assert!(matches!(error, StoreError::NoIdentity { .. }), "{error}");
+    let error = CheckpointStore::open_existing(folder.path(), &name("word-count"), 0).await.expect_err("nobody's");
     assert!(matches!(error, StoreError::NoIdentity { .. }), "{error}");
 }
 
