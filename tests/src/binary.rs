@@ -46,11 +46,41 @@ pub fn operator(name: &str) -> PathBuf {
     path
 }
 
+/// One of the operators of a crate (its folder is below the repository's root) that holds several by feature, built before the
+/// first use.
+///
+/// # Panics
+/// If it doesn't build.
+pub fn operator_of(crate_folder: &str, feature: &str) -> PathBuf {
+    static BUILT: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
+    let mut built = BUILT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let name = format!("{}-{feature}", crate_folder.replace('/', "-"));
+    if let Some((_, path)) = built.iter().find(|(known, _)| *known == name) {
+        return path.clone();
+    }
+    let path = build_with(&repository().join(crate_folder), &["--features", feature], &name);
+    built.push((name, path.clone()));
+    path
+}
+
+/// The operator that does wrong when a record tells it to, built before the first use.
+///
+/// # Panics
+/// If it doesn't build.
+pub fn faulty() -> PathBuf {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| build_operator(&repository().join("tests/faulty"), "faulty"));
+    BUILT.clone()
+}
+
 /// Compiles the operator crate in `folder` with `lockgate build`; gives the component's path.
 ///
 /// # Panics
 /// If it doesn't build.
 pub fn build_operator(folder: &Path, name: &str) -> PathBuf {
+    build_with(folder, &[], name)
+}
+
+fn build_with(folder: &Path, arguments: &[&str], name: &str) -> PathBuf {
     let wasm_dir = profile_dir().join("test-operators");
     std::fs::create_dir_all(&wasm_dir).expect("the target folder is writable");
     // Other test programs may be reading the last one: write beside it, then rename.
@@ -59,6 +89,7 @@ pub fn build_operator(folder: &Path, name: &str) -> PathBuf {
     let output = Command::new(lockgate())
         .arg("build")
         .arg(folder)
+        .args(arguments)
         .arg("--out")
         .arg(&fresh)
         .env("CARGO_TARGET_DIR", target_dir())

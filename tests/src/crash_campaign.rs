@@ -58,7 +58,10 @@ impl CrashCampaign {
 }
 
 /// Kills a process when it is that old; tells whether it was still running.
-fn kill_after(mut running: Running, age: Duration) -> bool {
+///
+/// # Panics
+/// If it ends before with an error.
+pub fn kill_after(mut running: Running, age: Duration) -> bool {
     while running.age() < age {
         if !running.is_alive() {
             running.wait().assert_success();

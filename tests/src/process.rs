@@ -66,9 +66,11 @@ impl Running {
         self.signal(Signal::INT);
     }
 
-    /// SIGKILL, as by `kill -9`.
-    pub fn kill(&self) {
-        self.signal(Signal::KILL);
+    /// SIGKILL, as by `kill -9`, if it hasn't ended on its own.
+    pub fn kill(&mut self) {
+        if self.is_alive() {
+            self.signal(Signal::KILL);
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -110,6 +112,21 @@ impl Running {
         wait_until(what, || {
             condition() || {
                 assert!(self.is_alive(), "lockgate ended before: {what}; its messages:\n{}", self.stderr());
+                false
+            }
+        });
+    }
+}
+
+impl Running {
+    /// Returns when it has said something on standard error.
+    ///
+    /// # Panics
+    /// If the process ends before, or doesn't say it in time.
+    pub fn wait_for_message(&mut self, words: &str) {
+        wait_until(words, || {
+            self.stderr().contains(words) || {
+                assert!(self.is_alive(), "lockgate ended before it said '{words}'; its messages:\n{}", self.stderr());
                 false
             }
         });

@@ -17,16 +17,27 @@ pub struct WordCount {
 struct Settings {
     mode: &'static str,
     interval: String,
+    /// More lines of `[checkpoint]`.
+    barriers: &'static str,
     state_memory: &'static str,
     parallelism: u32,
+    guarantee: &'static str,
+    restart: &'static str,
 }
 
 impl WordCount {
     /// A bounded job without input yet, with a checkpoint every 20 ms and all but the sink in two subtasks, so that
-    /// barriers have several inputs to be aligned on.
+    /// barriers have several inputs to be aligned on. It isn't started again after a failure.
     pub fn new() -> WordCount {
-        let settings =
-            Settings { mode: "bounded", interval: "20ms".to_owned(), parallelism: 2, state_memory: "128MiB" };
+        let settings = Settings {
+            mode: "bounded",
+            interval: "20ms".to_owned(),
+            barriers: "",
+            parallelism: 2,
+            state_memory: "128MiB",
+            guarantee: "exactly-once",
+            restart: "strategy = \"none\"",
+        };
         let job = WordCount { folder: JobFolder::new(), settings };
         job.folder.create_dir("input");
         job.write_job();
@@ -47,16 +58,41 @@ impl WordCount {
         self
     }
 
+    pub fn guarantee(mut self, guarantee: &'static str) -> WordCount {
+        self.settings.guarantee = guarantee;
+        self.write_job();
+        self
+    }
+
+    /// With this as its `[restart]` table.
+    pub fn restart(mut self, restart: &'static str) -> WordCount {
+        self.settings.restart = restart;
+        self.write_job();
+        self
+    }
+
     pub fn interval(mut self, interval: &str) -> WordCount {
         self.settings.interval = interval.to_owned();
         self.write_job();
         self
     }
 
-    pub fn parallelism(mut self, parallelism: u32) -> WordCount {
-        self.settings.parallelism = parallelism;
+    /// How barriers are aligned, as lines of the job file.
+    pub fn barriers(mut self, barriers: &'static str) -> WordCount {
+        self.settings.barriers = barriers;
         self.write_job();
         self
+    }
+
+    pub fn parallelism(mut self, parallelism: u32) -> WordCount {
+        self.rescale(parallelism);
+        self
+    }
+
+    /// The next run has another parallelism.
+    pub fn rescale(&mut self, parallelism: u32) {
+        self.settings.parallelism = parallelism;
+        self.write_job();
     }
 
     /// Adds a file of generated text to the input. The job sees it whole or not at all.
@@ -98,15 +134,19 @@ impl WordCount {
     /// The job file's text, for tests that break it.
     pub fn job_file(&self) -> String {
         let (split, count) = (operator("split"), operator("count"));
-        let Settings { mode, interval, parallelism, state_memory } = &self.settings;
+        let Settings { mode, interval, barriers, parallelism, state_memory, guarantee, restart } = &self.settings;
         format!(
             r#"[job]
 name = "word-count"
-guarantee = "exactly-once"
+guarantee = "{guarantee}"
 state_dir = "state"
 
 [checkpoint]
 interval = "{interval}"
+{barriers}
+
+[restart]
+{restart}
 
 [source.text]
 type = "file"

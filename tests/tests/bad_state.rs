@@ -111,7 +111,24 @@ fn a_damaged_manifest_is_refused_and_its_repair_loses_nothing() {
 fn a_damaged_job_identity_is_refused_and_its_repair_loses_nothing() {
     let job = job_with_state();
     let file = store(&job).join("job.json");
+    let whole = fs::read(&file).expect("the identity can be read");
+    fs::write(&file, &whole[1..]).expect("the store is writable");
+    job.folder.run().assert_refused(FAILED, &["job.json", "from a backup", "start the job afresh"]);
+    fs::write(&file, whole).expect("the store is writable");
     assert_damage_is_found(&job, &file);
+    job.folder.run().assert_success();
+    job.assert_exact();
+}
+
+#[test]
+fn an_attempt_is_claimed_before_the_newest_manifest_is_looked_for() {
+    let job = job_with_state();
+    let file = newest_manifest(&job);
+    let whole = fs::read(&file).expect("a manifest can be read");
+    fs::write(&file, b"damaged").expect("the store is writable");
+    // Otherwise a run that is still publishing could do so after the look and before the claim.
+    assert!(job.folder.run_to_crash_point("store.claim.after").was_killed(), "the manifest was looked for first");
+    fs::write(&file, whole).expect("the store is writable");
     job.folder.run().assert_success();
     job.assert_exact();
 }

@@ -10,6 +10,8 @@ use lockgate_tests::{JobFolder, Running, WordCount, lockgate, part_files, skippe
 
 /// The exit code of a job that failed.
 const FAILED: i32 = 1;
+/// The exit code of a job that was refused before anything was done.
+const UNUSABLE: i32 = 2;
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
 
@@ -69,12 +71,28 @@ fn a_full_disk_under_the_output_stops_the_job_and_loses_nothing() {
 }
 
 #[test]
+fn a_disk_that_has_room_again_is_taken_up_by_the_same_run() {
+    if !is_root() {
+        return skipped("the full disk", "only root may mount a small one");
+    }
+    let job = WordCount::new().restart("strategy = \"fixed-delay\"\nattempts = 100000\ndelay = \"20ms\"");
+    job.add_text("a.txt", 1, 4_000_000);
+    job.folder.create_dir("output");
+    let disk = SmallDisk::mount(job.output(), "600k");
+    let mut running = job.folder.start();
+    running.wait_for_message("restart 2 of");
+    disk.grow("200m");
+    running.wait().assert_success();
+    job.assert_exact();
+}
+
+#[test]
 fn an_unreadable_input_file_stops_the_job_and_loses_nothing() {
     let job = WordCount::new();
     job.add_text("a.txt", 1, 100_000).add_text("b.txt", 2, 100_000);
     let closed = job.input().join("b.txt");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("the file is ours");
-    run_without_privileges(&job.folder).assert_refused(FAILED, &["b.txt", "ermission denied"]);
+    run_without_privileges(&job.folder).assert_refused(UNUSABLE, &["b.txt", "ermission denied"]);
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).expect("the file is ours");
     run_without_privileges(&job.folder).assert_success();
     job.assert_exact();
@@ -135,7 +153,7 @@ fn an_output_folder_of_another_job_is_refused_and_left_alone() {
     let output = owner.output().display().to_string();
     let broken = intruder.job_file().replace("path = \"output\"", &format!("path = \"{output}\""));
     intruder.folder.write("job.toml", broken);
-    intruder.folder.run().assert_refused(FAILED, &[&output]);
+    intruder.folder.run().assert_refused(UNUSABLE, &[&output]);
     owner.assert_exact();
     intruder.folder.write("job.toml", intruder.job_file());
     intruder.folder.run().assert_success();
@@ -168,6 +186,23 @@ fn an_output_folder_within_the_input_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_pattern_that_would_read_what_the_job_writes_is_refused() {
+    let patterns = [
+        ("input/*.txt", "input", "state"),
+        ("input/**/*.txt", "input/a/b", "state"),
+        ("*/**", "/elsewhere", "here/state"),
+    ];
+    for (pattern, output, state) in patterns {
+        let job = WordCount::new();
+        job.folder.write("input/a.txt", "one line\n");
+        let broken = job.job_file().replace("path = \"input\"", &format!("path = \"{pattern}\""));
+        let broken = broken.replace("path = \"output\"", &format!("path = \"{output}\""));
+        job.folder.write("job.toml", broken.replace("state_dir = \"state\"", &format!("state_dir = \"{state}\"")));
+        job.folder.run().assert_refused(2, &["which source 'text' reads", "folders apart"]);
+    }
+}
+
+#[test]
 fn a_checkpoint_older_than_the_committed_output_is_refused() {
     let job = WordCount::new();
     job.folder.write("input/a.txt", "one\n");
@@ -191,4 +226,81 @@ fn a_checkpoint_older_than_the_committed_output_is_refused() {
     fs::write(&newest, kept).expect("put back");
     assert!(job.folder.run().status.success());
     job.totals().check(&job.output()).expect("nothing is lost or doubled");
+}
+
+#[test]
+fn an_input_that_is_not_there_is_refused_by_both_verbs_before_anything_is_written() {
+    let job = WordCount::new();
+    job.folder.write("job.toml", job.job_file().replace("path = \"input\"", "path = \"inptu\""));
+    for verb in ["check", "run"] {
+        let refused = Running::start(job.folder.command(verb)).wait();
+        refused.assert_refused(UNUSABLE, &["inptu", "there is no such file or folder", "path of [source.text]"]);
+    }
+    assert!(!job.output().exists() && !job.folder.path("state").exists());
+}
+
+#[test]
+fn an_input_file_that_was_read_to_its_end_may_be_gone() {
+    let job = WordCount::new();
+    job.folder.write("job.toml", job.job_file().replace("path = \"input\"", "path = \"input/only.txt\""));
+    job.folder.write("input/only.txt", "one two two\n");
+    job.folder.run().assert_success();
+    fs::remove_file(job.input().join("only.txt")).expect("the input is ours");
+    for verb in ["check", "run"] {
+        Running::start(job.folder.command(verb)).wait().assert_success();
+    }
+}
+
+#[test]
+fn an_output_path_that_changed_is_told_with_the_old_one_and_moving_the_folder_is_enough() {
+    let job = WordCount::new();
+    job.add_text("a.txt", 1, 100_000);
+    job.folder.run().assert_success();
+    let (old, new) = (job.output().display().to_string(), job.folder.path("elsewhere").display().to_string());
+    job.folder.write("job.toml", job.job_file().replace("path = \"output\"", "path = \"elsewhere\""));
+    for _ in 0..2 {
+        job.folder.run().assert_refused(FAILED, &["sink 'out'", &old, &new, &format!("set path back to {old}")]);
+    }
+    fs::remove_dir_all(&new).expect("only the hidden folder of the refused run is there");
+    fs::rename(&old, &new).expect("the folder is ours");
+    job.add_text("b.txt", 2, 100_000);
+    job.folder.run().assert_success();
+    job.totals().check(&job.folder.path("elsewhere")).expect("nothing is lost or doubled");
+}
+
+#[test]
+fn a_pipe_among_the_input_is_passed_over_with_one_warning() {
+    let job = WordCount::new().continuous();
+    job.folder.write("job.toml", job.job_file().replace("mode =", "discover_interval = \"1ms\"\nmode ="));
+    job.add_text("a.txt", 1, 20_000);
+    let made = Command::new("mkfifo").arg(job.input().join("pipe")).status().expect("mkfifo starts");
+    assert!(made.success());
+    let mut running = job.folder.start();
+    running.wait_until("the first file", || {
+        job.output().exists() && part_files(&job.output()).is_ok_and(|files| !files.is_empty())
+    });
+    job.folder.write("input/b.txt", "another\n");
+    running.wait_until("the second file", || {
+        let read = |file: &PathBuf| fs::read_to_string(file).expect("output is text");
+        part_files(&job.output()).is_ok_and(|files| files.iter().any(|file| read(file).contains("another")))
+    });
+    running.terminate();
+    let finished = running.wait();
+    finished.assert_success();
+    let warnings = finished.stderr.lines().filter(|line| line.contains("WARN") && line.contains("input/pipe")).count();
+    assert_eq!(warnings, 1, "{}", finished.stderr);
+}
+
+#[test]
+fn a_key_that_is_too_long_is_told_as_the_records_and_not_the_operators_fault() {
+    let job = WordCount::new();
+    job.folder.write("job.toml", job.job_file().replace("mode =", "max_line = \"4MiB\"\nmode ="));
+    let word = format!("longest{}", "x".repeat(1 << 20));
+    job.folder.write("input/a.txt", format!("short\n{word}\nshort\n"));
+    let refused = job.folder.run();
+    refused.assert_refused(FAILED, &["count", "at most 1048576", "begins with 'longestxxx", "a shorter key"]);
+    assert!(!refused.stderr.contains("the operator's fault"), "{}", refused.stderr);
+    job.folder.write("input/a.txt", "short\nshort\n");
+    job.folder.run().assert_success();
+    job.assert_exact();
 }

@@ -2,18 +2,11 @@
 //! on from the last checkpoint with nothing lost or doubled.
 
 use std::fs;
-use std::path::PathBuf;
-use std::sync::LazyLock;
 
-use lockgate_tests::{JobFolder, build_operator, part_files, repository};
+use lockgate_tests::{JobFolder, faulty, part_files};
 
 /// The exit code of a job that failed.
 const FAILED: i32 = 1;
-
-fn faulty() -> PathBuf {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| build_operator(&repository().join("tests/faulty"), "faulty"));
-    BUILT.clone()
-}
 
 fn job_file(tolerant: bool) -> String {
     format!(
@@ -22,6 +15,8 @@ name = "copy"
 state_dir = "state"
 [checkpoint]
 interval = "20ms"
+[restart]
+strategy = "none"
 [source.text]
 type = "file"
 path = "input"
@@ -64,6 +59,30 @@ fn assert_contained(fault: &str, words: &[&str]) {
     folder.write("job.toml", job_file(true));
     folder.run().assert_success();
     assert_eq!(output(&folder), format!("{good}before\n{fault}\nafter\n"));
+}
+
+#[test]
+fn state_that_is_in_no_table_is_that_of_the_checkpoint_after_a_kill() {
+    let folder = JobFolder::new();
+    let job = job_file(true).replace("tolerant = true", "tolerant = true\nnumbered = true");
+    folder.write("job.toml", job.replace("path = \"input\"", "path = \"input\"\nmode = \"continuous\""));
+    let lines = (1..=400_000).map(|number| format!("line {number}\n")).collect::<String>();
+    folder.write("input/a.txt", lines);
+    let mut running = folder.start();
+    running.wait_until("the first committed output", || {
+        part_files(&folder.path("output")).is_ok_and(|files| !files.is_empty())
+    });
+    running.kill();
+    running.wait();
+    folder.write("input/b.txt", "the last one\n");
+    folder.write("job.toml", job);
+    folder.run().assert_success();
+    let output = output(&folder);
+    for (line, number) in output.lines().zip(1..) {
+        let wanted = format!("{number} line {number}");
+        assert!(line == wanted || line == "400001 the last one", "'{line}' and not '{wanted}'");
+    }
+    assert_eq!(output.lines().count(), 400_001);
 }
 
 #[test]
