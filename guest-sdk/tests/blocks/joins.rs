@@ -96,8 +96,8 @@ fn run_interval<const LOWER: i64, const UPPER: i64>(seed: u64, spread: i64) {
     let [left, right] = &sides;
     assert_eq!(lines, pairs(left, right, LOWER, UPPER), "seed {seed}, {LOWER}..={UPPER}");
     for (side, key) in ["left", "right"].iter().flat_map(|side| ["a", "b", "c"].map(|key| (side, key))) {
-        assert_eq!(driver.harness.value::<bool>(&format!("j.{side}-counts"), key), None, "{side} of {key}");
-        assert!(driver.harness.map::<(i64, u32), i64>(&format!("j.{side}"), key).is_empty());
+        assert_eq!(driver.harness.value::<bool>(&format!("j-{side}-counts"), key), None, "{side} of {key}");
+        assert!(driver.harness.map::<(i64, u32), i64>(&format!("j-{side}"), key).is_empty());
     }
 }
 
@@ -199,8 +199,8 @@ fn a_window_join_gives_both_sides_of_each_window_in_the_order_in_which_they_came
             }
         }
         for (side, key) in ["left", "right"].iter().flat_map(|side| ["a", "b", "c"].map(|key| (side, key))) {
-            assert_eq!(driver.harness.value::<bool>(&format!("j.{side}-counts"), key), None);
-            assert!(driver.harness.map::<(i64, u32), i64>(&format!("j.{side}"), key).is_empty());
+            assert_eq!(driver.harness.value::<bool>(&format!("j-{side}-counts"), key), None);
+            assert!(driver.harness.map::<(i64, u32), i64>(&format!("j-{side}"), key).is_empty());
         }
     }
 }

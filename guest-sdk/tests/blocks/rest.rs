@@ -62,7 +62,7 @@ fn one_record_of_a_key_passes_within_the_time() {
             }
         }
         for key in ["a", "b", "c"] {
-            assert_eq!(driver.harness.value::<Vec<i64>>("d.passed", key), None);
+            assert_eq!(driver.harness.value::<Vec<i64>>("d-passed", key), None);
         }
     }
 }
@@ -73,7 +73,7 @@ fn records_at_the_end_of_time_are_kept_until_it() -> Result<(), Error> {
     harness.process([("a", "1", i64::MAX), ("a", "2", i64::MAX - 1), ("b", "3", i64::MIN + 1)])?;
     assert_eq!(harness.take_output(), [("a", "1"), ("b", "3")]);
     harness.advance_watermark(i64::MAX)?;
-    assert_eq!(harness.value::<Vec<i64>>("d.passed", "a"), None);
+    assert_eq!(harness.value::<Vec<i64>>("d-passed", "a"), None);
     Ok(())
 }
 

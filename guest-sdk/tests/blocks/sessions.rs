@@ -133,7 +133,7 @@ fn run(seed: u64, gap: i64, lateness: i64) {
         }
     }
     for key in ["a", "b", "c"] {
-        assert_eq!(driver.harness.value::<bool>("s.sessions", key), None);
+        assert_eq!(driver.harness.value::<bool>("s-sessions", key), None);
     }
 }
 

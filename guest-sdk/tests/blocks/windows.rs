@@ -195,15 +195,15 @@ fn assert_no_state(harness: &mut Harness<Windows>) {
     for block in ["sliding", "tumbling"] {
         for key in ["a", "b", "c"] {
             for table in ["newest", "panes-used"] {
-                assert_eq!(harness.value::<bool>(&format!("{block}.{table}"), key), None, "{block}.{table} of {key}");
+                assert_eq!(harness.value::<bool>(&format!("{block}-{table}"), key), None, "{block}.{table} of {key}");
             }
-            assert!(harness.map::<i64, Kept>(&format!("{block}.panes"), key).is_empty());
+            assert!(harness.map::<i64, Kept>(&format!("{block}-panes"), key).is_empty());
         }
     }
     for key in ["a", "b", "c"] {
-        assert!(harness.map::<i64, Kept>("sliding.front", key).is_empty());
-        assert_eq!(harness.value::<bool>("sliding.back", key), None);
-        assert_eq!(harness.value::<i64>("sliding.next", key), None);
+        assert!(harness.map::<i64, Kept>("sliding-front", key).is_empty());
+        assert_eq!(harness.value::<bool>("sliding-back", key), None);
+        assert_eq!(harness.value::<i64>("sliding-next", key), None);
     }
 }
 
