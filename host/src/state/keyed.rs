@@ -34,7 +34,7 @@ const MEMORY_BYTES_MAX: usize = 2 << 30;
 /// A bound that is smaller would only make many tiny files.
 const MEMORY_BYTES_MIN: usize = 64 << 10;
 /// What an entry takes beside its key, user key and value.
-const ENTRY_OVERHEAD_BYTES: usize = entry::HEADER_BYTES + entry::PREFIX_BYTES + SLOT_BYTES;
+pub(super) const ENTRY_OVERHEAD_BYTES: usize = entry::HEADER_BYTES + entry::PREFIX_BYTES + SLOT_BYTES;
 
 /// How one subtask's keyed state is to be opened.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct StateMetrics {
 /// The keyed state of one subtask. Used from one thread; dropped, it waits for the images that snapshots still need.
 pub struct KeyedState {
     pub(super) space: KeySpace,
-    memory_bytes_max: usize,
+    pub(super) memory_bytes_max: usize,
     pub(super) current: Staging,
     pub(super) timers: Option<TimerQueue>,
     pub(super) restored_watermark_ms: i64,

@@ -7,10 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Clock, TimerQueue, key};
 use crate::element::{Batch, Column, NO_TIMESTAMP, Row};
 use crate::id::{KeyGroup, SubtaskId};
-use crate::state::KeyedState;
 use crate::state::entry::KeyRef;
 use crate::state::error::StateError;
 use crate::state::key_space::bit;
+use crate::state::keyed::{ENTRY_OVERHEAD_BYTES, KeyedState};
 use crate::state::scan::{self, Page};
 
 /// What one call is given at most, but for its first timer.
@@ -82,11 +82,15 @@ impl KeyedState {
         let table = self.timers_table();
         let mut batch = Batch::with_capacity(0, 0);
         let mut taken = Vec::new();
-        while (batch.rows as usize) < rows_max && batch.bytes() < TAKEN_BYTES_MAX {
+        // Each leaves a tombstone, and those of a call have to fit into memory.
+        let staged_bytes_max = self.memory_bytes_max / 4;
+        let mut staged_bytes = 0;
+        while (batch.rows as usize) < rows_max && batch.bytes() < TAKEN_BYTES_MAX && staged_bytes < staged_bytes_max {
             let next = self.with_reader(|queue, read| queue.take(clock, up_to_ms, read))?;
             let Some((group, user_key)) = next else { break };
             let (timestamp, key, tag) = key::parse(&user_key).expect("a timer of the queue");
             batch.push(Row { key: Some(key), value: Some(tag), timestamp });
+            staged_bytes += user_key.len() + ENTRY_OVERHEAD_BYTES;
             taken.push((group, user_key));
         }
         self.make_room(taken.len(), taken.iter().map(|(_, user_key)| user_key.len()).sum())?;
