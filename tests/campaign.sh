@@ -4,16 +4,12 @@
 #   tests/campaign.sh crash --kills 100 --bytes 1G [--seed N]   SIGKILL at random moments of a word count
 #   tests/campaign.sh pairs                                     SIGKILL at each pair of named points
 #   tests/campaign.sh sim [SEEDS]                               the protocol under the simulator, a million seeds by default
-#   tests/campaign.sh simulation [SEEDS]                        the protocol's simulator, a million seeds by default
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 .ci/setup.sh host wasm
 CARGO_TARGET_DIR=$(.ci/setup.sh target-dir)
 export CARGO_TARGET_DIR
-if [ "${1:-}" = simulation ]; then
-    LOCKGATE_SIM_SEEDS=${2:-1000000} exec cargo test -p lockgate-host --test simulation every_record -- --nocapture
-fi
 if [ "${1:-}" = sim ]; then
     exec env "LOCKGATE_SIM_SEEDS=${2:-1000000}" cargo test --workspace --test simulation -- --nocapture
 fi
