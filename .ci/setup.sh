@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
 # Installs what this repository needs and this machine lacks; says what and why. Run again, it does nothing.
 #
-#   .ci/setup.sh host        a C++ compiler and libclang (for RocksDB) and a Rust toolchain that is new enough
-#   .ci/setup.sh wasm        Rust's standard library for wasm32-unknown-unknown, and a linker for it
-#   .ci/setup.sh lint        rustfmt and clippy
-#   .ci/setup.sh target-dir  installs nothing; prints the build directory that all scripts share
+#   .ci/setup.sh host          a C++ compiler and libclang (for RocksDB), OpenSSL and zlib (for Kafka's client library), and a
+#                              Rust toolchain that is new enough
+#   .ci/setup.sh wasm          Rust's standard library for wasm32-unknown-unknown, and a linker for it
+#   .ci/setup.sh lint          rustfmt and clippy
+#   .ci/setup.sh kafka         what the tests with a real Kafka need: Java, Kafka, and two readers, kcat and kafka-python
+#   .ci/setup.sh target-dir    installs nothing; prints the build directory that all scripts share
+#   .ci/setup.sh kafka-python  installs nothing; prints the Python that has kafka-python
 #
 # Several parts may be named at once.
 set -euo pipefail
 
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 rust_min=1.95
 wasm_target=wasm32-unknown-unknown
+kafka_python=3.0.12
+# Checksums of record batches in C: reading a million records takes 10 s, not minutes.
+crc32c=2.9.post0
 
 say() { printf 'set-up: %s\n' "$*" >&2; }
 
@@ -76,7 +83,11 @@ setup_host() {
     have c++ || missing+=(g++)
     libclang_found || missing+=(libclang-dev)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki ] || missing+=(ca-certificates)
-    [ ${#missing[@]} = 0 ] || apt_install "to build RocksDB and fetch crates" "${missing[@]}"
+    have make || missing+=(make)
+    have pkg-config || missing+=(pkg-config)
+    pkg-config --exists libssl 2>/dev/null || missing+=(libssl-dev)
+    pkg-config --exists zlib 2>/dev/null || missing+=(zlib1g-dev)
+    [ ${#missing[@]} = 0 ] || apt_install "to build RocksDB and librdkafka and fetch crates" "${missing[@]}"
 }
 
 setup_lint() {
@@ -177,16 +188,50 @@ MANIFEST
     say "installed it in $destination"
 )
 
+broker() { "$repository/tests/kafka/broker.sh" "$@"; }
+
+# A Python of its own: kafka-python is not what other programs of this machine should get to see.
+kafka_python_dir() { printf '%s\n' "$(dirname "$(realpath -m "$(target_dir)")")/kafka-python-$kafka_python"; }
+
+setup_kafka() {
+    local missing=()
+    broker java >/dev/null 2>&1 || missing+=(default-jre-headless)
+    have mvn || missing+=(maven)
+    have kcat || missing+=(kcat)
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
+    [ ${#missing[@]} = 0 ] || apt_install "to run Kafka and to read from it" "${missing[@]}"
+    broker java >/dev/null
+    [ -x "$(kafka_python_dir)/bin/python3" ] || install_kafka_python
+    broker fetch
+}
+
+install_kafka_python() (
+    destination=$(kafka_python_dir)
+    say "installing kafka-python in $destination"
+    mkdir -p "$(dirname "$destination")"
+    # Complete or not at all, also when two do it at once: beside it first, then renamed.
+    partial=$(mktemp -d "$destination.XXXXXX")
+    trap 'rm -rf "$partial"' EXIT
+    python3 -m venv "$partial" >&2
+    "$partial/bin/python3" -m pip install -q --disable-pip-version-check \
+        "kafka-python==$kafka_python" "crc32c==$crc32c" >&2 ||
+        fail "pip could not install kafka-python $kafka_python" "its messages are above"
+    chmod 755 "$partial"
+    mv -T "$partial" "$destination" 2>/dev/null || [ -x "$destination/bin/python3" ]
+)
+
 main() {
-    [ $# -gt 0 ] || fail "no part named" "name one or more of: host wasm lint target-dir"
+    [ $# -gt 0 ] || fail "no part named" "name one or more of: host wasm lint kafka target-dir kafka-python"
     local part
     for part in "$@"; do
         case $part in
         host) setup_host ;;
         wasm) setup_wasm ;;
         lint) setup_lint ;;
+        kafka) setup_kafka ;;
         target-dir) target_dir ;;
-        *) fail "there is no part '$part'" "name one or more of: host wasm lint target-dir" ;;
+        kafka-python) printf '%s\n' "$(kafka_python_dir)/bin/python3" ;;
+        *) fail "there is no part '$part'" "name one or more of: host wasm lint kafka target-dir kafka-python" ;;
         esac
     done
 }

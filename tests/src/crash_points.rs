@@ -19,6 +19,20 @@ pub fn crash_points() -> Vec<String> {
     names
 }
 
+/// Those of [`crash_points`] that a job without Kafka comes by.
+///
+/// # Panics
+/// As [`crash_points`].
+pub fn crash_points_without_kafka() -> Vec<String> {
+    crash_points().into_iter().filter(|point| !is_of_kafka(point)).collect()
+}
+
+/// Where no sink decides, there is nothing to decide, to note and to withdraw.
+fn is_of_kafka(point: &str) -> bool {
+    let rooms = ["kafka.", "store.note-decided.", "store.withdraw.", "runtime.decided"];
+    rooms.iter().any(|room| point.starts_with(room))
+}
+
 fn collect(folder: &Path, names: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("the source is there") {
         let path = entry.expect("a folder can be listed").path();

@@ -51,6 +51,17 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// The most memory that it has had in use so far (`VmHWM`).
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it is running");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it isn't a zombie");
+        let kib = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+        kib * 1_024
+    }
+
     /// How long ago it was started.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
@@ -135,6 +146,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the messages of the process that the test was waiting for:\n{}", self.stderr());
+        }
         // Both fail only if it has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();

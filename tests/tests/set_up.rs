@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use lockgate_tests::kafka::kafka_missing;
 use lockgate_tests::{repository, skipped};
 
 const TARGET_LIBRARY: &str = "lib/rustlib/wasm32-unknown-unknown/lib";
@@ -25,19 +26,23 @@ fn stderr(output: &Output) -> String {
 /// A folder of programs that is all of PATH besides the system's own tools.
 fn programs(rustc: Option<&str>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for tool in ["bash", "cut", "sort", "head", "dirname"] {
+    for tool in ["bash", "cut", "sort", "head", "dirname", "realpath", "sed"] {
         let places = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
         let place = places.iter().find(|place| place.exists()).expect("every system has it");
         symlink(place, folder.path().join(tool)).expect("the folder is writable");
     }
     if let Some(script) = rustc {
         for name in ["rustc", "cargo"] {
-            let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/bash\n{script}\n")).expect("the folder is writable");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+            add_program(folder.path(), name, script);
         }
     }
     folder
+}
+
+fn add_program(folder: &Path, name: &str, script: &str) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/bash\n{script}\n")).expect("the folder is writable");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is ours");
 }
 
 #[test]
@@ -77,8 +82,40 @@ fn a_machine_with_llvms_libraries_but_without_libclang_gets_it() {
 }
 
 #[test]
+fn a_machine_without_openssl_or_zlib_gets_them() {
+    let path = programs(Some("echo 'rustc 1.95.0 (abc 2026-01-01)'"));
+    let needs_them = |answer: &str| {
+        add_program(path.path(), "pkg-config", answer);
+        let output = set_up(&["host"], &[("PATH", path.path())]);
+        // There is no compiler in this PATH, and nothing to install one with.
+        assert!(!output.status.success() && stderr(&output).contains("this needs g++"), "{}", stderr(&output));
+        ["libssl-dev", "zlib1g-dev"].map(|package| stderr(&output).contains(package))
+    };
+    assert_eq!(needs_them("exit 1"), [true, true]);
+    assert_eq!(needs_them("[ $2 = zlib ]"), [true, false]);
+}
+
+#[test]
+fn a_machine_with_an_old_java_gets_a_newer_one() {
+    let (path, no_javas) = (programs(None), tempfile::tempdir().expect("a temporary folder"));
+    let needs_java = |version: &str| {
+        add_program(path.path(), "java", &format!("echo 'openjdk version \"{version}\" 2026-01-01' >&2"));
+        let nowhere = [("LOCKGATE_JVM_DIR", no_javas.path()), ("JAVA_HOME", no_javas.path())];
+        let output = set_up(&["kafka"], &[[("PATH", path.path())].as_slice(), &nowhere].concat());
+        // There is no Maven in this PATH, and nothing to install it with.
+        assert!(!output.status.success() && stderr(&output).contains("maven"), "{}", stderr(&output));
+        stderr(&output).contains("default-jre-headless")
+    };
+    assert!(needs_java("1.8.0_392") && needs_java("11.0.28"));
+    assert!(!needs_java("17.0.15") && !needs_java("25"));
+}
+
+#[test]
 fn a_machine_that_has_everything_is_left_alone_at_once() {
-    let parts = ["host", "wasm", "lint"];
+    let mut parts = vec!["host", "wasm", "lint"];
+    if !kafka_missing("finding Kafka installed") {
+        parts.push("kafka");
+    }
     let first = set_up(&parts, &[]);
     assert!(first.status.success(), "{}", stderr(&first));
     let start = Instant::now();

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use lockgate_tests::{CrashCampaign, crash_in_turn, crash_points};
+use lockgate_tests::kafka::kafka_missing;
+use lockgate_tests::{CrashCampaign, KafkaCampaign, crash_in_turn, crash_points_without_kafka};
 
 #[derive(Parser)]
 struct Cli {
@@ -27,6 +28,21 @@ enum Campaign {
     },
     /// Kill a word count at each pair of named points in turn
     Pairs,
+    /// Kill a copy from Kafka to Kafka at random moments, and the broker too
+    Kafka {
+        /// How many records to copy
+        #[arg(long, default_value_t = 1_000_000)]
+        records: u64,
+        /// How often to kill the host
+        #[arg(long, default_value_t = 30)]
+        kills: u32,
+        /// How often to kill the broker and start it again
+        #[arg(long, default_value_t = 3)]
+        bounces: u32,
+        /// Decides the moments
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -53,12 +69,29 @@ fn main() {
             );
         }
         Campaign::Pairs => run_pairs(),
+        Campaign::Kafka { records, kills, bounces, seed } => run_kafka(KafkaCampaign { seed, records, kills, bounces }),
     }
+}
+
+fn run_kafka(campaign: KafkaCampaign) {
+    if kafka_missing("the copy campaign") {
+        std::process::exit(1);
+    }
+    let report = campaign.run();
+    println!(
+        "{} records copied exactly once and in order, {} kills, {} bounces of the broker with {} runs meanwhile, {:.0} s (seed {})",
+        campaign.records,
+        report.kills,
+        report.bounces,
+        report.runs_while_down,
+        report.took.as_secs_f64(),
+        campaign.seed
+    );
 }
 
 fn run_pairs() {
     let start = Instant::now();
-    let points = crash_points();
+    let points = crash_points_without_kafka();
     let pairs = points.iter().flat_map(|first| points.iter().map(|second| [first.clone(), second.clone()]));
     let pairs = pairs.collect::<Vec<_>>();
     let mut reached = 0;
