@@ -1,13 +1,13 @@
 //! An operator as a component: the exports of `wit/operator.wit` over an [`Instance`], its imports as a [`Host`].
 //!
-//! Invariant: `describe` calls no import.
+//! Invariant: `describe` calls no import but `log`, and that only to say why it panics.
 
 use std::cell::RefCell;
 
-use crate::context::Place;
 use crate::error::{Error, ErrorKind};
 use crate::host::{BatchRef, Clock, Column, ColumnRef, Entries, Host, Level, Page};
 use crate::instance::{Instance, Rejection};
+use crate::open_context::Place;
 use crate::operator::{Declaration, Operator, Redistribution, TableKind};
 
 #[allow(unsafe_code, missing_docs, clippy::all, clippy::pedantic, reason = "generated")]
@@ -35,6 +35,7 @@ impl<Op: Operator> Cell<Op> {
     }
 
     pub fn describe(name: &str, version: &str) -> types::Descriptor {
+        report_panics();
         let declaration = Declaration::of::<Op>();
         let tables = declaration.tables().iter().map(|table| types::Table {
             name: table.name.to_owned(),

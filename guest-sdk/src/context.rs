@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
-
 use crate::error::{Error, ErrorKind};
 use crate::field::AsField;
+use crate::headers::{Header, Outgoing};
 use crate::host::{Clock, Host, Level};
 use crate::instance::Rejection;
 use crate::operator::{Input, Output};
@@ -30,6 +29,7 @@ pub struct Context<'a> {
     /// How many rows have been handed out.
     next: usize,
     timestamp: i64,
+    headers: Outgoing<'a>,
     input: Input,
     /// Once it was asked for; so is `now`.
     watermark: Option<i64>,
@@ -67,6 +67,7 @@ impl<'a> Context<'a> {
             counters: Vec::new(),
             next: 0,
             timestamp: NO_TIMESTAMP,
+            headers: Outgoing::default(),
             input: Input::MAIN,
             watermark: None,
             now: None,
@@ -117,6 +118,7 @@ impl<'a> Context<'a> {
         }
         let record = self.rows.get(self.next);
         self.timestamp = record.timestamp;
+        self.headers.begin(record.headers);
         self.next += 1;
         Some(record)
     }
@@ -212,7 +214,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Sends a record to the main output, with the event time of the current record.
+    /// Sends a record to the main output, with the event time and the headers of the current record.
     ///
     /// Keys and values are whatever is an [`AsField`]: bytes, text, `Option`s of them, or `()` where one is missing.
     #[inline]
@@ -220,7 +222,7 @@ impl<'a> Context<'a> {
         self.emit_to(Output::MAIN, key, value);
     }
 
-    /// Sends a record to an output, with the event time of the current record.
+    /// Sends a record to an output, with the event time and the headers of the current record.
     #[inline]
     pub fn emit_to(&mut self, output: Output, key: impl AsField, value: impl AsField) {
         let timestamp = self.timestamp;
@@ -236,6 +238,7 @@ impl<'a> Context<'a> {
     /// Sends a record to an output with another event time.
     #[inline]
     pub fn emit_at(&mut self, output: Output, key: impl AsField, value: impl AsField, timestamp: i64) {
+        self.put_headers(output);
         if self.buffer(output).push(key.as_field(), value.as_field(), timestamp) {
             self.send(output);
         }
@@ -268,15 +271,68 @@ impl<'a> Context<'a> {
         timestamp: i64,
         write: impl FnOnce(&mut ValueWriter<'_>),
     ) {
+        self.put_headers(output);
         if self.buffer(output).push_with(key.as_field(), timestamp, write) {
             self.send(output);
         }
     }
 
+    /// Adds a header to what is emitted from now on, until the next record.
+    ///
+    /// What is emitted for a record has the headers of that record, as it has its event time; timers and watermarks have
+    /// none. This, [`remove_header`](Self::remove_header) and [`clear_headers`](Self::clear_headers) change them.
+    ///
+    /// ```
+    /// use lockgate::prelude::*;
+    /// use lockgate::testing::TestRecord;
+    ///
+    /// struct Stamp;
+    ///
+    /// impl Operator for Stamp {
+    ///     fn new(_: &mut Declaration) -> Stamp {
+    ///         Stamp
+    ///     }
+    ///
+    ///     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+    ///         ctx.remove_header("secret");
+    ///         ctx.add_header("seen-by", "stamp");
+    ///         ctx.emit(record.key(), record.value());
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let mut harness = lockgate::testing::Harness::<Stamp>::open()?;
+    /// harness.process([TestRecord::from(("k", "v")).with_header("trace", "7").with_header("secret", "x")])?;
+    /// let expected = TestRecord::from(("k", "v")).with_header("trace", "7").with_header("seen-by", "stamp");
+    /// assert_eq!(harness.take_output(), [expected]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_header(&mut self, name: &str, value: impl AsField) {
+        self.headers.add(Header { name, value: value.as_field() });
+    }
+
+    /// Removes the headers of a name from what is emitted from now on, until the next record.
+    pub fn remove_header(&mut self, name: &str) {
+        self.headers.remove(name);
+    }
+
+    /// Removes all headers from what is emitted from now on, until the next record.
+    pub fn clear_headers(&mut self) {
+        self.headers.clear();
+    }
+
+    #[inline]
+    fn put_headers(&mut self, output: Output) {
+        if self.headers.any {
+            buffer(self.outputs, output).put_headers(self.headers.bytes());
+        }
+    }
+
     #[inline]
     fn buffer(&mut self, output: Output) -> &mut OutputBuffer {
-        let buffer = self.outputs.get_mut(output.port as usize).expect("an output of this operator's own declaration");
-        buffer.get_or_insert_with(OutputBuffer::boxed)
+        buffer(self.outputs, output)
     }
 
     #[cold]
@@ -356,100 +412,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Where an operator stands in its job, and its configuration.
-pub struct OpenContext<'a> {
-    pub(crate) host: &'a mut dyn Host,
-    pub(crate) cache: &'a mut Cache,
-    pub(crate) place: &'a Place,
-}
-
-/// `context` of the contract: where an instance stands in its job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub job: String,
-    pub operator: String,
-    /// 0 .. parallelism
-    pub subtask: u32,
-    pub parallelism: u32,
-    /// A JSON object.
-    pub config: String,
-    /// Whether bad records are rejected one by one; if not, one fails its call.
-    pub rejections: bool,
-}
-
-impl OpenContext<'_> {
-    pub fn job(&self) -> &str {
-        &self.place.job
-    }
-
-    /// The operator's name in the job.
-    pub fn operator(&self) -> &str {
-        &self.place.operator
-    }
-
-    /// Which of the parallel instances this is: `0 .. parallelism`.
-    pub fn subtask(&self) -> u32 {
-        self.place.subtask
-    }
-
-    pub fn parallelism(&self) -> u32 {
-        self.place.parallelism
-    }
-
-    /// The operator's `config` table of the job file.
-    ///
-    /// ```
-    /// use lockgate::prelude::*;
-    ///
-    /// #[derive(Default, serde::Deserialize)]
-    /// #[serde(deny_unknown_fields, default)]
-    /// struct Config {
-    ///     separator: String,
-    /// }
-    ///
-    /// struct Join {
-    ///     config: Config,
-    /// }
-    ///
-    /// impl Operator for Join {
-    ///     fn new(_: &mut Declaration) -> Join {
-    ///         Join { config: Config::default() }
-    ///     }
-    ///
-    ///     fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
-    ///         self.config = ctx.config()?;
-    ///         Ok(())
-    ///     }
-    ///
-    ///     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
-    ///         ctx.emit_fmt(record.key(), format_args!("{}{}", self.config.separator, record.value_str()?));
-    ///         Ok(())
-    ///     }
-    /// }
-    ///
-    /// # fn main() -> Result<(), Error> {
-    /// let mut harness = lockgate::testing::Harness::<Join>::open_with(r#"{"separator": "; "}"#)?;
-    /// harness.process([("k", "v")])?;
-    /// assert_eq!(harness.take_output(), [("k", "; v")]);
-    /// assert!(lockgate::testing::Harness::<Join>::open_with(r#"{"seperator": "; "}"#).is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// If the table isn't a `C`: fatal, with what is wrong.
-    pub fn config<C: DeserializeOwned>(&self) -> Result<C, Error> {
-        serde_json::from_str(&self.place.config).map_err(|error| Error::fatal(error).context("config"))
-    }
-
-    /// Limits the memory of the state cache, 64 MiB by default and 1 MiB at least. The job's memory limit must leave room
-    /// for it.
-    pub fn limit_cache(&mut self, bytes_max: usize) {
-        self.cache.limit(bytes_max);
-    }
-
-    /// Writes a line to the host's log.
-    pub fn log(&mut self, level: Level, message: impl AsRef<str>) {
-        self.host.log(level, message.as_ref());
-    }
+#[inline]
+fn buffer(outputs: &mut [Option<Box<OutputBuffer>>], output: Output) -> &mut OutputBuffer {
+    let buffer = outputs.get_mut(output.port as usize).expect("an output of this operator's own declaration");
+    buffer.get_or_insert_with(OutputBuffer::boxed)
 }

@@ -28,7 +28,7 @@ pub struct BatchRef<'a> {
     pub timestamps: &'a [u8],
     /// Empty, or two bitmaps: missing keys, missing values.
     pub nulls: &'a [u8],
-    /// Reserved.
+    /// Empty if no record has headers; else the offsets and the data of a column of them.
     pub ext: &'a [u8],
 }
 

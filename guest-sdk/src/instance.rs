@@ -2,9 +2,10 @@
 //!
 //! Invariant: after an error the instance is of no more use, for its cache may be ahead of the host.
 
-use crate::context::{Context, Gathered, OpenContext, Place};
+use crate::context::{Context, Gathered};
 use crate::error::Error;
 use crate::host::{BatchRef, Clock, Host};
+use crate::open_context::{OpenContext, Place};
 use crate::operator::{Declaration, Input, InputName, Operator};
 use crate::output::OutputBuffer;
 use crate::record::{Record, Rows};
@@ -121,7 +122,7 @@ impl<Op: Operator> Instance<Op> {
 }
 
 fn fire<Op: Operator>(operator: &mut Op, clock: Clock, ctx: &mut Context<'_>) -> Result<(), Error> {
-    while let Some(Record { key, value, timestamp }) = ctx.next_record() {
+    while let Some(Record { key, value, timestamp, .. }) = ctx.next_record() {
         let timer = Timer { key: key.unwrap_or_default(), tag: value.unwrap_or_default(), time: timestamp, clock };
         if let Err(error) = operator.timer(timer, ctx) {
             ctx.reject(error)?;

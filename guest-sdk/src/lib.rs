@@ -43,8 +43,8 @@
 //!   is used again costs no call to the host. [`OpenContext::limit_cache`] bounds that memory.
 //! * [`Timers`]: timers of the current key, by event time or by the machine's clock.
 //! * [`Input`], [`Output`]: several inputs, some of them [broadcast](Declaration::broadcast_input), and named outputs.
-//! * [`Context`]: output, watermark, time, log and counters. Output keeps the event time of the current record unless told
-//!   otherwise.
+//! * [`Context`]: output, watermark, time, log and counters. Output keeps the event time and the headers of the current record
+//!   unless told otherwise.
 //! * [`Error`]: what `?` makes of an error is a *bad record*; say [`Error::fatal`] or [`Error::transient`] where it isn't
 //!   the record's fault.
 //! * [`blocks`]: windows with incremental aggregates, joins, deduplication, rankings, tables from a control stream.
@@ -76,8 +76,10 @@ pub mod encoding;
 mod error;
 mod export;
 mod field;
+mod headers;
 pub mod host;
 mod instance;
+mod open_context;
 mod operator;
 mod output;
 mod record;
@@ -86,11 +88,13 @@ pub mod testing;
 mod timers;
 mod value_writer;
 
-pub use context::{Context, OpenContext, Place};
+pub use context::Context;
 pub use error::{Error, ErrorKind};
 pub use field::AsField;
+pub use headers::{Header, Headers};
 pub use host::{Clock, Level};
 pub use instance::{Instance, Rejection};
+pub use open_context::{OpenContext, Place};
 pub use operator::{Declaration, Input, InputName, Operator, Output, Redistribution, Table, TableKind, TableName};
 pub use record::{NO_TIMESTAMP, Record, Rows};
 pub use state::{List, ListElements, Map, MapEntries, Value};

@@ -1,8 +1,9 @@
 //! What an operator implements and declares.
 
-use crate::context::{Context, OpenContext};
+use crate::context::Context;
 use crate::encoding::Data;
 use crate::error::Error;
+use crate::open_context::OpenContext;
 use crate::record::Record;
 use crate::state::{Column, List, ListColumn, Map, MapColumn, Value, ValueColumn};
 use crate::timers::{Timer, Timers};

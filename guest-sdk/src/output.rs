@@ -3,12 +3,13 @@
 //! Invariant: once its buffers have grown, sending a record allocates nothing. A batch leaves when it is full, and at the
 //! end of a call; what a failed call has not sent by then is dropped.
 
+use crate::headers::HeaderBuffer;
 use crate::host::{BatchRef, Host};
 use crate::value_writer::{ColumnBuffer, ValueWriter};
 
 /// A batch leaves when it has this many records ...
 const BATCH_ROWS_MAX: usize = 4096;
-/// ... or this many bytes of keys and values.
+/// ... or this many bytes of keys, values and headers.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// The columns of one output.
@@ -18,6 +19,7 @@ pub(crate) struct OutputBuffer {
     values: ColumnBuffer,
     timestamps: Vec<[u8; 8]>,
     nulls: Nulls,
+    headers: HeaderBuffer,
     /// What there was when the current record began: rows, and bytes of keys and values.
     mark: [usize; 3],
 }
@@ -38,8 +40,15 @@ impl OutputBuffer {
             values: ColumnBuffer::with_rows(BATCH_ROWS_MAX),
             timestamps: vec![[0; 8]; BATCH_ROWS_MAX],
             nulls: Nulls { any: false, keys: [0; BATCH_ROWS_MAX / 8], values: [0; BATCH_ROWS_MAX / 8] },
+            headers: HeaderBuffer::default(),
             mark: [0; 3],
         })
+    }
+
+    /// Gives the record that is added next headers.
+    #[cold]
+    pub(crate) fn put_headers(&mut self, headers: &[u8]) {
+        self.headers.put(self.rows, headers);
     }
 
     /// Adds a record; says whether the batch is full.
@@ -75,7 +84,8 @@ impl OutputBuffer {
         self.rows += 1;
         self.keys.end_row(self.rows);
         self.values.end_row(self.rows);
-        self.rows == BATCH_ROWS_MAX || self.keys.bytes() + self.values.bytes() >= BATCH_BYTES_MAX
+        let bytes = self.keys.bytes() + self.values.bytes() + self.headers.bytes();
+        self.rows == BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX
     }
 
     /// Another record begins.
@@ -87,6 +97,7 @@ impl OutputBuffer {
     pub(crate) fn cut_back(&mut self) {
         let [rows, key_bytes, value_bytes] = self.mark;
         self.nulls.cut(rows);
+        self.headers.cut(rows);
         self.rows = rows;
         self.keys.cut(key_bytes);
         self.values.cut(value_bytes);
@@ -104,7 +115,7 @@ impl OutputBuffer {
             values: self.values.filled(self.rows),
             timestamps: self.timestamps[..self.rows].as_flattened(),
             nulls: &nulls,
-            ext: &[],
+            ext: self.headers.ext(self.rows),
         };
         host.emit(port, batch);
         self.clear();
@@ -116,6 +127,7 @@ impl OutputBuffer {
         self.keys.clear();
         self.values.clear();
         self.nulls.clear();
+        self.headers.clear();
     }
 }
 

@@ -3,17 +3,20 @@
 //! Invariant: reading copies and allocates nothing; a [`Record`] lives as long as its batch.
 
 use crate::error::Error;
+use crate::headers::{self, Header, Headers};
 use crate::host::{BatchRef, ColumnRef, bit};
 
 /// In columns, the event time of a record that has none.
 pub const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// One record: bytes by key, with an event time. A missing key or value is not an empty one.
+/// One record: bytes by key, with an event time and headers. A missing key or value is not an empty one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) timestamp: i64,
+    /// As in a batch.
+    pub(crate) headers: &'a [u8],
 }
 
 impl<'a> Record<'a> {
@@ -48,6 +51,47 @@ impl<'a> Record<'a> {
     pub fn timestamp(&self) -> Option<i64> {
         (self.timestamp != NO_TIMESTAMP).then_some(self.timestamp)
     }
+
+    /// The headers, in their order. What is emitted for this record has them too, unless the
+    /// [context](crate::Context::add_header) is told otherwise.
+    ///
+    /// ```
+    /// use lockgate::prelude::*;
+    /// use lockgate::testing::TestRecord;
+    ///
+    /// struct Route {
+    ///     tests: Output,
+    /// }
+    ///
+    /// impl Operator for Route {
+    ///     fn new(declare: &mut Declaration) -> Route {
+    ///         Route { tests: declare.output("tests") }
+    ///     }
+    ///
+    ///     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+    ///         let is_test = record.header("origin").is_some_and(|origin| origin.value == Some(b"test"));
+    ///         ctx.emit_to(if is_test { self.tests } else { Output::MAIN }, record.key(), record.value());
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let mut harness = lockgate::testing::Harness::<Route>::open()?;
+    /// let record = TestRecord::from(("k", "v"));
+    /// harness.process([record.clone(), record.with_header("origin", "test")])?;
+    /// assert_eq!(harness.take_output(), [("k", "v")]);
+    /// assert_eq!(harness.take_output_of("tests"), [TestRecord::from(("k", "v")).with_header("origin", "test")]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn headers(&self) -> Headers<'a> {
+        Headers::of(self.headers)
+    }
+
+    /// The header of a name, the last one if there are several.
+    pub fn header(&self, name: &str) -> Option<Header<'a>> {
+        self.headers().filter(|header| header.name == name).last()
+    }
 }
 
 fn text<'a>(bytes: Option<&'a [u8]>, what: &str) -> Result<&'a str, Error> {
@@ -63,6 +107,8 @@ pub struct Rows<'a> {
     values: Strings<'a>,
     timestamps: &'a [[u8; 8]],
     nulls: &'a [u8],
+    /// No ends at all if no row has any.
+    headers: Strings<'a>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +138,7 @@ impl<'a> Rows<'a> {
             values: Strings::new(batch.values),
             timestamps: batch.timestamps.as_chunks().0,
             nulls: batch.nulls,
+            headers: Strings::new(headers::column(batch)),
         }
     }
 
@@ -126,7 +173,8 @@ impl<'a> Rows<'a> {
         let key = self.key(index);
         let null = !self.nulls.is_empty() && bit(&self.nulls[self.len.div_ceil(8)..], index);
         let value = if null { None } else { Some(self.values.get(index)) };
-        Record { key, value, timestamp: i64::from_le_bytes(self.timestamps[index]) }
+        let headers: &'a [u8] = if self.headers.ends.is_empty() { &[] } else { self.headers.get(index) };
+        Record { key, value, timestamp: i64::from_le_bytes(self.timestamps[index]), headers }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Record<'a>> {

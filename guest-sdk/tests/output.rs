@@ -1,7 +1,7 @@
 //! What operators send arrives as it was sent, in batches of a bounded size.
 
 use lockgate::prelude::*;
-use lockgate::testing::Harness;
+use lockgate::testing::{Harness, TestRecord};
 use lockgate::{Declaration, ErrorKind};
 
 /// Sends each record on, `copies` times if its value is a number, and to a side output if it has none.
@@ -66,6 +66,86 @@ fn batches_are_cut_by_rows_and_by_bytes() -> Result<(), Error> {
     assert_eq!(output.len(), 30);
     assert!(output.iter().all(|record| record.key_str().len() == 100 << 10));
     assert_eq!(output[29].value_str(), "29 of 30");
+    Ok(())
+}
+
+fn with_headers(key: &str, headers: &[(&str, &str)]) -> TestRecord {
+    let record = TestRecord::from((key, "1"));
+    headers.iter().fold(record, |record, (name, value)| record.with_header(name, value))
+}
+
+fn headers(record: &TestRecord) -> Vec<(&str, Option<&[u8]>)> {
+    record.headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect()
+}
+
+#[test]
+fn what_is_emitted_has_the_headers_of_its_record_and_of_no_other() -> Result<(), Error> {
+    let mut harness = open();
+    let both = with_headers("b", &[("x", "1"), ("x", "2")]);
+    let missing = with_headers("d", &[]).with_header("", ());
+    harness.process([with_headers("a", &[]), both, with_headers("c", &[]), missing, with_headers("e", &[])])?;
+    let output = harness.take_output();
+    let expected = [vec![], vec![("x", Some(&b"1"[..])), ("x", Some(b"2"))], vec![], vec![("", None)], vec![]];
+    assert_eq!(output.iter().map(headers).collect::<Vec<_>>(), expected);
+    harness.advance_watermark(9)?;
+    assert!(harness.take_output()[0].headers.is_empty());
+    Ok(())
+}
+
+#[test]
+fn headers_stay_with_their_records_when_batches_are_cut() -> Result<(), Error> {
+    let mut harness = open();
+    let large = "x".repeat(100 << 10);
+    let records = (0..30).map(|n| match n % 3 {
+        0 => with_headers(&n.to_string(), &[("large", &large), ("n", &n.to_string())]),
+        1 => with_headers(&n.to_string(), &[("n", &n.to_string())]),
+        _ => with_headers(&n.to_string(), &[]),
+    });
+    harness.process(records)?;
+    // Every third header that is large fills a batch.
+    assert_eq!(harness.calls().emit, 4);
+    for (n, record) in harness.take_output().iter().enumerate() {
+        let own = n.to_string();
+        let expected = (n % 3 < 2).then_some(("n", Some(own.as_bytes())));
+        assert_eq!((record.key_str(), headers(record).pop()), (own.clone(), expected));
+    }
+    Ok(())
+}
+
+/// Sends each record with its headers as they come, changed in each way, and as they come again.
+struct Change;
+
+impl Operator for Change {
+    fn new(_: &mut Declaration) -> Change {
+        Change
+    }
+
+    fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+        ctx.emit("as it is", record.header("a").map(|header| header.value));
+        ctx.add_header("c", ());
+        ctx.emit_with("one more", |_| {});
+        ctx.remove_header("a");
+        ctx.emit("without a", ());
+        ctx.clear_headers();
+        ctx.emit("none", ());
+        ctx.add_header("a", "new");
+        ctx.emit("a new one", ());
+        Ok(())
+    }
+}
+
+#[test]
+fn headers_can_be_changed_until_the_next_record() -> Result<(), Error> {
+    let mut harness = Harness::<Change>::open()?;
+    let record = || with_headers("k", &[("a", "1"), ("b", "2"), ("a", "3")]);
+    harness.process([record(), record()])?;
+    let output = harness.take_output();
+    let (a, b) = (("a", Some(&b"1"[..])), ("b", Some(&b"2"[..])));
+    let (last, c) = (("a", Some(&b"3"[..])), ("c", None));
+    let expected = [vec![a, b, last], vec![a, b, last, c], vec![b, c], Vec::new(), vec![("a", Some(&b"new"[..]))]];
+    assert_eq!(output[..5].iter().map(headers).collect::<Vec<_>>(), expected);
+    assert_eq!(output[5..], output[..5]);
+    assert_eq!(output[0], ("as it is", "3"));
     Ok(())
 }
 

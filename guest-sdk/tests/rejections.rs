@@ -30,6 +30,9 @@ enum Command {
     Emit(bool, u16),
     /// A record without key, value or either.
     EmitMissing(bool, bool),
+    /// A header of so many bytes for what is emitted after it.
+    Header(u16),
+    ClearHeaders,
     SetTimer(bool, i64, Vec<Command>),
     DeleteTimer(bool, i64),
     Fail,
@@ -132,6 +135,8 @@ impl Machine {
             Command::EmitMissing(no_key, no_value) => {
                 ctx.emit(key.filter(|_| !no_key), Some("there").filter(|_| !no_value));
             }
+            Command::Header(length) => ctx.add_header("header", text(length)),
+            Command::ClearHeaders => ctx.clear_headers(),
             Command::SetTimer(true, time, program) => {
                 self.timers.set_event_time(ctx, time, &encode(&program)?)?;
             }
@@ -171,6 +176,8 @@ fn command(depth: u32) -> BoxedStrategy<Command> {
         1 => Just(Command::ClearList),
         2 => (any::<bool>(), count).prop_map(|(side, count)| Command::Emit(side, count)),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(key, value)| Command::EmitMissing(key, value)),
+        2 => length().prop_map(Command::Header),
+        1 => Just(Command::ClearHeaders),
         3 => (any::<bool>(), 0..50i64, timed).prop_map(|(clock, time, program)| Command::SetTimer(clock, time, program)),
         1 => (any::<bool>(), 0..50i64).prop_map(|(clock, time)| Command::DeleteTimer(clock, time)),
     ]
@@ -214,7 +221,8 @@ fn run(harness: &mut Harness<Machine>, step: &Step) -> Result<(), Error> {
             // A record without a key is bad from its first use of state on, which a model can't foresee.
             let program = if key.is_some() { &program[..] } else { &[Command::Fail] };
             let key = key.map(|key| vec![key; usize::from(key) * 6]);
-            TestRecord::from((key, encode(program).expect("a program"), 7))
+            let record = TestRecord::from((key, encode(program).expect("a program"), 7));
+            if program.len() % 2 == 0 { record } else { record.with_header("length", program.len().to_string()) }
         })),
         Step::Watermark(time) => harness.advance_watermark(*time),
         Step::Now(time) => harness.advance_processing_time(*time),

@@ -70,7 +70,7 @@ lockgate::export!(Filter);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockgate::testing::Harness;
+    use lockgate::testing::{Harness, TestRecord};
 
     #[test]
     fn lines_with_an_even_value_are_written_anew() {
@@ -78,6 +78,14 @@ mod tests {
         let lines = ["000000000012,0000000007,0042,pad", "000000000013,0000000008,0043,pad", "0,0,0,"];
         harness.process(lines.map(|line| ("k", line))).expect("lines");
         assert_eq!(harness.take_output(), [("k", "12,7,84,pad"), ("k", "0,0,0,")]);
+    }
+
+    #[test]
+    fn lines_keep_their_event_time_and_headers() {
+        let mut harness = Harness::<Filter>::open().expect("no configuration");
+        let line = |line, number| TestRecord::from(("k", line, 5)).with_header("number", number);
+        harness.process([line("1,1,1,", "0"), line("1,1,2,", "1")]).expect("lines");
+        assert_eq!(harness.take_output(), [line("1,1,4,", "1")]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! on to a slot's number but `row_slots`, which is then forgotten.
 
 use super::column::Column;
-use super::directory::{AHEAD_KEYS, Directory, REFERENCED};
+use super::directory::{AHEAD_KEYS, Ahead, Directory, REFERENCED};
 use super::rows::{NO_SLOT, RowSlots};
 use super::undo::Undo;
 use super::writes::Writes;
@@ -31,8 +31,6 @@ pub(crate) struct Cache {
     row_slots: RowSlots,
     /// Whether the rows of this batch have state.
     keyed: bool,
-    /// Of the keys that are being looked up.
-    hashes: Vec<u32>,
     /// Records that were looked up, and entries that had to be read for them, since the host was told.
     used: (u64, u64),
     /// Bytes behind the cells.
@@ -57,7 +55,6 @@ impl Cache {
             columns,
             row_slots: RowSlots::default(),
             keyed: true,
-            hashes: Vec::with_capacity(AHEAD_KEYS),
             used: (0, 0),
             heap_bytes: 0,
             slot_bytes: Directory::SLOT_BYTES + cell_bytes,
@@ -124,18 +121,18 @@ impl Cache {
         let slots_max = self.directory.len() + (self.bytes_max / 16 / self.slot_bytes).max(1);
         let long_bytes_max = self.directory.long_key_bytes() + self.bytes_max / 16;
         self.row_slots.start(row);
+        let mut ahead = [Ahead::NONE; AHEAD_KEYS];
         let mut at = row;
         'rows: while at < end {
             let block = at..end.min(at + AHEAD_KEYS);
-            self.directory.hash_ahead(block.clone().map(|row| rows.key(row)), &mut self.hashes);
-            for (at, &hash) in block.clone().zip(&self.hashes) {
+            let keys = self.directory.hash_ahead(block.clone().map(|row| rows.key(row)), &mut ahead);
+            for (at, key) in block.clone().zip(keys) {
                 let directory = &mut self.directory;
                 let full = directory.len() >= slots_max || directory.long_key_bytes() > long_bytes_max;
                 if full && at > row {
                     break 'rows;
                 }
-                let slot = rows.key(at).map_or(NO_SLOT, |key| directory.find_or_insert_hashed(key, hash));
-                self.row_slots.push(slot);
+                self.row_slots.push(directory.find_or_insert_ahead(key).unwrap_or(NO_SLOT));
             }
             at = block.end;
         }

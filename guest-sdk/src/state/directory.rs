@@ -28,6 +28,19 @@ pub(super) struct Slot {
     pub(super) dirty: u32,
 }
 
+/// A key that is about to be looked up, with what that takes.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'k> {
+    /// `None`: the record has none.
+    key: Option<&'k [u8]>,
+    ends: [u64; 2],
+    hash: u32,
+}
+
+impl Ahead<'_> {
+    pub(super) const NONE: Self = Ahead { key: None, ends: [0; 2], hash: 0 };
+}
+
 /// Keys to slots.
 pub(super) struct Directory {
     /// Open addressing with linear probing: the hash in the upper half, the slot plus one in the lower; 0 is empty.
@@ -78,29 +91,44 @@ impl Directory {
 
     /// The slot of a key, which gets one if it has none.
     pub(super) fn find_or_insert(&mut self, key: &[u8]) -> u32 {
-        self.find_or_insert_hashed(key, hash(key, ends(key)))
+        let key_ends = ends(key);
+        self.find_or_insert_hashed(key, key_ends, hash(key, key_ends))
     }
 
-    /// Hashes keys, and brings what [`find_or_insert_hashed`](Self::find_or_insert_hashed) will look at close to the
-    /// processor: one after the other each key would wait for memory twice; in short loops of their own the loads of many
-    /// keys wait together.
-    pub(super) fn hash_ahead<'k>(&self, keys: impl Iterator<Item = Option<&'k [u8]>>, hashes: &mut Vec<u32>) {
-        hashes.clear();
-        hashes.extend(keys.map(|key| key.map_or(0, |key| hash(key, ends(key)))));
+    /// Hashes keys, as many as `ahead` has room for at most, and brings what [`find_or_insert_ahead`](Self::find_or_insert_ahead)
+    /// will look at close to the processor: one after the other each key would wait for memory twice; in short loops of their own
+    /// the loads of many keys wait together. Gives what was filled.
+    pub(super) fn hash_ahead<'a, 'k>(
+        &self,
+        keys: impl Iterator<Item = Option<&'k [u8]>>,
+        ahead: &'a mut [Ahead<'k>; AHEAD_KEYS],
+    ) -> &'a [Ahead<'k>] {
+        let mut count = 0;
+        for (place, key) in ahead.iter_mut().zip(keys) {
+            let key_ends = key.map_or([0; 2], ends);
+            *place = Ahead { key, ends: key_ends, hash: key.map_or(0, |key| hash(key, key_ends)) };
+            count += 1;
+        }
+        let ahead = &ahead[..count];
         let mask = self.index.len() - 1;
         let mut slots = [0; AHEAD_KEYS];
-        for (slot, &key_hash) in slots.iter_mut().zip(&*hashes) {
-            *slot = self.index[key_hash as usize & mask] as u32;
+        for (slot, key) in slots.iter_mut().zip(ahead) {
+            *slot = self.index[key.hash as usize & mask] as u32;
         }
-        let known = slots[..hashes.len()].iter().filter(|&&slot| slot != 0);
+        let known = slots[..count].iter().filter(|&&slot| slot != 0);
         let lengths = known.fold(0, |sum: u32, &slot| sum.wrapping_add(self.slots[slot as usize - 1].len));
         std::hint::black_box(lengths);
+        ahead
     }
 
-    /// The slot of a key whose hash is known, which gets one if it has none.
+    /// The slot of a key that was hashed before, which gets one if it has none; nothing if there is no key.
     #[inline(always)]
-    pub(super) fn find_or_insert_hashed(&mut self, key: &[u8], key_hash: u32) -> u32 {
-        let key_ends = ends(key);
+    pub(super) fn find_or_insert_ahead(&mut self, ahead: &Ahead<'_>) -> Option<u32> {
+        ahead.key.map(|key| self.find_or_insert_hashed(key, ahead.ends, ahead.hash))
+    }
+
+    #[inline(always)]
+    fn find_or_insert_hashed(&mut self, key: &[u8], key_ends: [u64; 2], key_hash: u32) -> u32 {
         let (entry, at) = self.probe(key, key_ends, key_hash);
         if entry != 0 { entry as u32 - 1 } else { self.insert(key, key_ends, key_hash, at) }
     }

@@ -166,6 +166,10 @@ impl Host for MemoryHost {
         assert_eq!(rows.timestamps.len(), rows.rows as usize * 8);
         let bitmap_bytes = (rows.rows as usize).div_ceil(8);
         assert!([0, bitmap_bytes * 2].contains(&rows.nulls.len()), "{} bytes of nulls", rows.nulls.len());
+        let headers = crate::headers::column(rows);
+        if !headers.offsets.is_empty() {
+            check(headers, rows.rows as usize);
+        }
         self.calls.emit += 1;
         self.staged.extend(Rows::new(rows).iter().map(|record| (port, record.into())));
     }

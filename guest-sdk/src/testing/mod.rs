@@ -49,12 +49,12 @@ pub use memory::Calls;
 use memory::{MemoryHost, Tables, TimerSet};
 pub use record::TestRecord;
 
-use crate::context::Place;
 use crate::encoding::{Data, decode};
 use crate::error::Error;
 use crate::field::AsField;
 use crate::host::{BatchRef, Clock, Level};
 use crate::instance::{Instance, Rejection};
+use crate::open_context::Place;
 use crate::operator::{Declaration, Operator};
 
 /// What one subtask gave at a barrier: its tables, its timers and the state that isn't in tables.

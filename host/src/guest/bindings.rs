@@ -1,7 +1,8 @@
 //! The generated side of what an operator exports: `wit/operator.wit` is the source.
 //!
 //! The imports are written by hand (`imports/`), because they read lists where they lie in the guest's memory, which generated
-//! code would copy first. Invariant: types that carry records borrow, so that a batch is lowered without a copy of its own.
+//! code would copy first. Invariant: types that carry records borrow, so that a batch is lowered without a copy of its own;
+//! headers, where there are any, are put into one string first.
 
 wasmtime::component::bindgen!({
     path: "../wit",

@@ -76,7 +76,7 @@ pub enum Problem {
 }
 
 fn listed(names: &[String]) -> String {
-    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "nothing (is it cut short?)".to_owned() } else { names.join(", ") }
 }
 
 impl Problem {

@@ -2,7 +2,9 @@
 //!
 //! Invariant: every way in which a guest can end a call maps to a failure; what isn't known by type keeps the engine's words.
 
-use wasmtime::Trap;
+use std::collections::BTreeMap;
+
+use wasmtime::{Trap, WasmBacktrace};
 
 use super::error::{Failure, Misuse};
 use super::imports::{HostState, OutputRefused};
@@ -21,7 +23,8 @@ pub(super) fn failure(error: wasmtime::Error, limits: &Limits, host: &mut HostSt
         return Failure::Misuse(misuse.clone());
     }
     if let Some(trap) = find::<Trap>(&error) {
-        return trapped(*trap, limits, host);
+        let recursive = error.downcast_ref::<WasmBacktrace>().is_some_and(is_recursion);
+        return trapped(*trap, recursive, limits, host);
     }
     match error.downcast::<StateError>() {
         Ok(error) => Failure::State(error),
@@ -33,11 +36,26 @@ fn find<E: std::error::Error + Send + Sync + 'static>(error: &wasmtime::Error) -
     error.downcast_ref::<E>().or_else(|| error.chain().find_map(|cause| cause.downcast_ref::<E>()))
 }
 
-fn trapped(trap: Trap, limits: &Limits, host: &mut HostState) -> Failure {
+/// So many calls of one function among the innermost ones that a backtrace holds are a recursion.
+const RECURSIVE_CALLS_MIN: u32 = 4;
+
+/// Whether one function is under way again and again.
+fn is_recursion(backtrace: &WasmBacktrace) -> bool {
+    let mut calls = BTreeMap::new();
+    backtrace.frames().iter().any(|frame| {
+        let count = calls.entry(frame.func_index()).or_insert(0);
+        *count += 1;
+        *count >= RECURSIVE_CALLS_MIN
+    })
+}
+
+/// `recursive`: in a recursion.
+fn trapped(trap: Trap, recursive: bool, limits: &Limits, host: &mut HostState) -> Failure {
     if trap == Trap::Interrupt {
         return Failure::Deadline { limit: limits.call_timeout };
     }
-    if trap == Trap::StackOverflow {
+    // Beside the engine's stack, compilers keep one in memory, from a low address downwards: at its end an access goes below 0.
+    if trap == Trap::StackOverflow || trap == Trap::MemoryOutOfBounds && recursive {
         return Failure::Stack;
     }
     // A panic logs its message and then runs into `unreachable`.

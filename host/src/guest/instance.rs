@@ -235,7 +235,7 @@ impl OperatorInstance for Instance {
         let call = Call::Process { port, rows: batch.rows };
         let (rows, allowed) = (batch.rows, self.rejections);
         self.stream(call, emitted, |guest, store| {
-            checked(guest.call_process(store, port, lowered(batch))?, rows, allowed)
+            checked(guest.call_process(store, port, lowered(batch, &batch.ext()))?, rows, allowed)
         })
     }
 
@@ -251,7 +251,7 @@ impl OperatorInstance for Instance {
         let call = Call::Timers { clock, rows: due.rows };
         let (rows, allowed) = (due.rows, self.rejections);
         let rejections = self.stream(call, emitted, |guest, store| {
-            checked(guest.call_timers(store, wit_clock, lowered(&due))?, rows, allowed)
+            checked(guest.call_timers(store, wit_clock, lowered(&due, &due.ext()))?, rows, allowed)
         })?;
         self.check_endless(call, due.timestamp(due.rows as usize - 1))?;
         let timer = |rejection: Rejection| {
@@ -327,14 +327,14 @@ fn checked(
 }
 
 /// A batch as the call takes it: borrowed, so that its bytes are copied only into the guest's memory.
-fn lowered(batch: &Batch) -> types::Batch<'_> {
+fn lowered<'a>(batch: &'a Batch, ext: &'a [u8]) -> types::Batch<'a> {
     types::Batch {
         rows: batch.rows,
         keys: lowered_column(&batch.keys),
         values: lowered_column(&batch.values),
         timestamps: &batch.timestamps,
         nulls: &batch.nulls,
-        ext: &batch.ext,
+        ext,
     }
 }
 

@@ -117,11 +117,12 @@ fn load(engine: &Engine, subtask: SubtaskId, path: &Path) -> Result<Plugin, Prob
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    let file = File::open(path).map_err(Problem::Read)?;
-    let found = file.metadata().map_err(Problem::Read)?;
-    if !found.is_file() {
+    // Asked before it is opened: to open a pipe is to wait for its writer.
+    if !std::fs::metadata(path).map_err(Problem::Read)?.is_file() {
         return Err(Problem::NotAFile);
     }
+    let file = File::open(path).map_err(Problem::Read)?;
+    let found = file.metadata().map_err(Problem::Read)?;
     if found.len() > COMPONENT_BYTES_MAX {
         return Err(Problem::TooLarge { size_bytes: found.len(), limit_bytes: COMPONENT_BYTES_MAX });
     }

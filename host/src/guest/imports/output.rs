@@ -23,7 +23,6 @@ struct BatchList {
     values: ColumnList,
     timestamps: WasmList<u8>,
     nulls: WasmList<u8>,
-    #[expect(dead_code, reason = "ignored: this version of the world knows no extension")]
     ext: WasmList<u8>,
 }
 
@@ -49,20 +48,20 @@ fn emit(mut store: StoreContextMut<'_, HostState>, port: u32, list: &BatchList) 
     if port >= host.outputs {
         return Err(Misuse::NoSuchOutput { port, outputs: host.outputs }.into());
     }
-    let lists =
-        [&list.keys.data, &list.keys.offsets, &list.values.data, &list.values.offsets, &list.timestamps, &list.nulls];
+    let BatchList { rows, keys, values, timestamps, nulls, ext } = list;
+    let lists = [&keys.data, &keys.offsets, &values.data, &values.offsets, timestamps, nulls, ext];
     let bytes = lists.iter().map(|list| list.len()).sum::<usize>();
     host.output_bytes_left =
         host.output_bytes_left.checked_sub(bytes.saturating_add(BATCH_OVERHEAD_BYTES)).ok_or(OutputRefused)?;
     let copy = |list: &WasmList<u8>| list.as_le_slice(&store).to_vec();
     let column = |list: &ColumnList| Column { data: copy(&list.data), offsets: copy(&list.offsets) };
     let batch = Batch {
-        rows: list.rows,
-        keys: column(&list.keys),
-        values: column(&list.values),
-        timestamps: copy(&list.timestamps),
-        nulls: copy(&list.nulls),
-        ext: Vec::new(),
+        rows: *rows,
+        keys: column(keys),
+        values: column(values),
+        timestamps: copy(timestamps),
+        nulls: copy(nulls),
+        headers: Batch::headers_of(*rows, ext.as_le_slice(&store)).map_err(Misuse::MalformedBatch)?,
         provenance: None,
     };
     batch.check().map_err(Misuse::MalformedBatch)?;

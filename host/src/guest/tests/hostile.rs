@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::guest::{DATA, EMIT_INPUT, Guest, RESULT, emit, emit_zeros, log};
 use super::*;
-use crate::element::Malformed;
+use crate::element::{BadHeaders, Malformed};
 use crate::guest::{Call, Emitted, ErrorKind, Failure, Misuse, OperatorInstance};
 use crate::id::Epoch;
 
@@ -79,6 +79,21 @@ fn an_endless_recursion_is_told_as_such() {
 }
 
 #[test]
+fn a_recursion_that_leaves_the_stack_in_memory_is_told_as_one_too() {
+    let guest = Guest {
+        process: "(call $dig (i32.const 100))".to_owned(),
+        extra: "(func $dig (param $depth i32)
+            (if (i32.eqz (local.get $depth)) (then (drop (i32.load (i32.const -8)))))
+            (call $dig (i32.sub (local.get $depth) (i32.const 1)))
+            (drop (i32.load (i32.const 8))))"
+            .to_owned(),
+        ..Guest::default()
+    };
+    let error = process_error_of(&guest, Limits::default());
+    assert!(matches!(*error.failure, Failure::Stack), "{error}");
+}
+
+#[test]
 fn reading_outside_of_memory_and_dividing_by_zero_trap() {
     for process in ["(drop (i32.load (i32.const -8)))", "(drop (i32.div_u (i32.const 1) (i32.const 0)))"] {
         assert!(matches!(failure(process), Failure::Trap { .. }), "{process}");
@@ -102,6 +117,34 @@ fn malformed_batches_are_refused() {
     assert!(matches!(malformed(&emit(0, 2, 12, 15)), Malformed::Timestamps { .. }));
     let falling = format!("(i32.store (i32.const {}) (i32.const 9)) {}", DATA + 4, emit_zeros(0, 2));
     assert!(matches!(malformed(&falling), Malformed::Offsets));
+}
+
+#[test]
+fn headers_that_lie_are_refused_and_those_of_no_row_are_none() {
+    // Two rows of nothing, and headers of so many bytes that are all zero but for some.
+    let emit = |bytes: u32, stores: &[(u32, i32)]| {
+        let at = DATA + 1024;
+        let store = |(offset, word): &(u32, i32)| format!("(i32.store (i32.const {}) (i32.const {word}))", at + offset);
+        let stores = stores.iter().map(store).collect::<String>();
+        let nothing = format!("(i32.const {DATA}) (i32.const 0))");
+        let emit = emit_zeros(0, 2).strip_suffix(&nothing).expect("no headers").to_owned();
+        format!("{stores} {emit} (i32.const {at}) (i32.const {bytes}))")
+    };
+    let malformed = |bytes, stores: &[(u32, i32)]| match failure(&emit(bytes, stores)) {
+        Failure::Misuse(Misuse::MalformedBatch(malformed)) => malformed,
+        other => panic!("{other}"),
+    };
+    assert_eq!(malformed(8, &[]), Malformed::Headers { rows: 2, bytes: 8 });
+    assert_eq!(malformed(16, &[]), Malformed::Offsets);
+    assert_eq!(malformed(15, &[(4, 3), (8, 3)]), Malformed::HeadersOfRow { row: 0, problem: BadHeaders::Length });
+    assert_eq!(malformed(20, &[(8, 8), (12, -1)]), Malformed::HeadersOfRow { row: 1, problem: BadHeaders::Length });
+    let name = [(8, 9), (12, 1), (16, 0xff)];
+    assert_eq!(malformed(21, &name), Malformed::HeadersOfRow { row: 1, problem: BadHeaders::Name });
+
+    let guest = Guest { process: emit(12, &[]), ..Guest::default() };
+    let mut emitted = Emitted::new();
+    open(&guest).process(0, &batch(&["a"]), &mut emitted).expect("rows without headers");
+    assert_eq!(emitted[0].1.headers(1).count(), 0);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::guest::{Guest, RESULT, emit_zeros, log};
+use super::guest::{EMIT_INPUT, Guest, RESULT, emit_zeros, log};
 use super::*;
+use crate::element::Header;
 use crate::guest::{Call, Emitted, Failure, OperatorInstance};
 use crate::id::Epoch;
 
@@ -35,6 +36,17 @@ fn a_flood_of_output_is_refused_however_it_is_cut() {
         let failure = process_failure(&flood(&emit), limits);
         assert!(matches!(failure, Failure::Output { limit_bytes } if limit_bytes == MIB), "{failure}");
     }
+}
+
+#[test]
+fn headers_count_as_output() {
+    let limits = Limits { output_bytes_max: MIB, ..Limits::default() };
+    let mut sent = batch(&["a"]);
+    sent.push_header(Header { name: "large", value: Some(&[0; MIB]) });
+    let guest = Guest { process: EMIT_INPUT.to_owned(), ..Guest::default() };
+    let outcome = open_with(&guest, limits).expect("it opens").process(0, &sent, &mut Emitted::new());
+    let error = outcome.expect_err("beyond the limit");
+    assert!(matches!(*error.failure, Failure::Output { limit_bytes: MIB }), "{error}");
 }
 
 #[test]

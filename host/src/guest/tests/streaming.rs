@@ -2,6 +2,7 @@
 
 use super::guest::{DATA, EMIT_INPUT, Guest, RESULT};
 use super::*;
+use crate::element::Header;
 use crate::guest::{Emitted, OperatorFactory, OperatorInstance};
 use crate::id::Epoch;
 
@@ -10,7 +11,10 @@ fn a_batch_crosses_the_boundary_both_ways_unchanged() {
     let mut instance = open(&Guest { process: EMIT_INPUT.to_owned(), ..Guest::default() });
     let mut emitted = Emitted::new();
     let long = "x".repeat(100_000);
-    let batches = [batch(&["a", "", "c", &long]), batch(&["only"])];
+    let mut with_headers = batch(&["a", "b", "c"]);
+    with_headers.push_header(Header { name: "name", value: None });
+    with_headers.push(Row { key: None, value: None, timestamp: 3 });
+    let batches = [batch(&["a", "", "c", &long]), with_headers, batch(&["only"])];
     for sent in &batches {
         instance.process(0, sent, &mut emitted).expect("it passes");
     }
