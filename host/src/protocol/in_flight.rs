@@ -66,7 +66,7 @@ fn rows_of(batch: &Arc<Batch>, old: Place, new: Place, max_parallelism: MaxParal
         return Some(Arc::clone(batch));
     }
     let mut own = Batch::with_capacity(rows.len(), batch.bytes());
-    rows.into_iter().for_each(|row| own.push(batch.row(row)));
+    rows.into_iter().for_each(|row| own.push_from(batch, row));
     (!own.is_empty()).then(|| Arc::new(own))
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::element::Row;
+    use crate::element::{Header, Row};
 
     const GROUPS: u32 = 16;
 
@@ -98,12 +98,21 @@ mod tests {
                     };
                     if mine {
                         batch.push(Row { key: Some(&key), value: None, timestamp: i64::from(number) });
+                        batch.push_header(Header { name: "number", value: Some(&key) });
                     }
                 }
                 batches.push((Place { index, parallelism }, Arc::new(batch)));
             }
         }
         batches
+    }
+
+    /// The number of a record, which its time and its header say.
+    fn number(batch: &Batch, row: usize) -> i64 {
+        let number = batch.timestamp(row);
+        let expected = [Header { name: "number", value: Some(&(number as u32).to_le_bytes()) }];
+        assert_eq!(batch.headers(row).collect::<Vec<_>>(), expected, "record {number}");
+        number
     }
 
     /// The numbers of the records that each new subtask takes up.
@@ -113,7 +122,8 @@ mod tests {
             let new = Place { index, parallelism: to };
             let batches = in_flight(was, from);
             let batches = batches.iter().filter_map(|(old, batch)| take_up(batch, (was, *old), (is, new), max()));
-            let numbers = batches.flat_map(|batch| batch.iter().map(|row| row.timestamp).collect::<Vec<_>>());
+            let numbers =
+                batches.flat_map(|batch| (0..batch.rows as usize).map(|row| number(&batch, row)).collect::<Vec<_>>());
             taken.insert(index, numbers.collect());
         }
         taken

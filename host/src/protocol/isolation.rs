@@ -17,22 +17,23 @@ use std::collections::{BTreeMap, VecDeque};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::element::Row;
+use crate::element::Batch;
 use crate::id::{Epoch, SubtaskId};
 
 /// The most poison records of a job between two of its checkpoints.
 pub const POISON_MAX: u32 = 100;
 
-/// By what a record is known again: input, key, value and event time.
+/// By what a record is known again: input, key, value, event time and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    pub fn of(input: u32, row: Row<'_>) -> Fingerprint {
+    pub fn of(input: u32, batch: &Batch, index: usize) -> Fingerprint {
+        let row = batch.row(index);
         let mut hash = Xxh3::new();
         hash.update(&input.to_le_bytes());
         hash.update(&row.timestamp.to_le_bytes());
-        for part in [row.key, row.value] {
+        for part in [row.key, row.value, Some(batch.headers(index).bytes())] {
             // A missing part is told from an empty one, and the end of one from the start of the next.
             hash.update(&part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
             hash.update(part.unwrap_or_default());

@@ -6,6 +6,7 @@ mod aligner;
 mod alignment_options;
 mod commit;
 mod coordinator;
+pub mod decision;
 mod guarantee;
 pub mod in_flight;
 pub mod isolation;
@@ -14,6 +15,7 @@ mod on_error;
 pub mod recovery;
 pub mod restart;
 pub mod retention;
+pub mod transactions;
 mod watermark;
 mod watermark_strategy;
 

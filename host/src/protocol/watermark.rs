@@ -14,6 +14,8 @@ pub enum Progress {
     Advanced(i64),
     /// No input says anything for now: pass on that this task is idle.
     Idle,
+    /// As before, but first pass on this watermark: one that has ended had come to it, and nothing holds it back any more.
+    AdvancedThenIdle(i64),
     /// An input is back after all were idle: pass on that this task is active, then this watermark.
     Active(i64),
 }
@@ -24,7 +26,7 @@ enum InputState {
     Active,
     /// Doesn't, but may come back.
     Idle,
-    /// Has promised that nothing comes.
+    /// Has promised that nothing comes. Its watermark is the last one before that.
     Ended,
 }
 
@@ -55,13 +57,11 @@ impl Watermarks {
     /// An input has sent a watermark; one that is behind its last is ignored. An idle input that sends one is back.
     pub fn advance(&mut self, input: Input, watermark: i64) -> Progress {
         let (state, old) = self.inputs[input.0];
-        let watermark = watermark.max(old);
-        let state = match state {
+        self.inputs[input.0] = match state {
             InputState::Ended => return Progress::Unchanged,
-            InputState::Active | InputState::Idle if watermark == WATERMARK_END => InputState::Ended,
-            InputState::Active | InputState::Idle => InputState::Active,
+            InputState::Active | InputState::Idle if watermark == WATERMARK_END => (InputState::Ended, old),
+            InputState::Active | InputState::Idle => (InputState::Active, watermark.max(old)),
         };
-        self.inputs[input.0] = (state, watermark);
         self.decide()
     }
 
@@ -94,10 +94,18 @@ impl Watermarks {
         let smallest = match of(InputState::Active).map(|&(_, watermark)| watermark).min() {
             Some(smallest) => smallest,
             None if of(InputState::Idle).next().is_none() => WATERMARK_END,
-            // Those that have ended must not carry the watermark past the idle ones, which may still have records.
+            // Those that have ended must not carry the watermark to the end past the idle ones, which may still have records,
+            // but to where they had come: as if the others had fallen idle before.
             None => {
-                let told = std::mem::replace(&mut self.idle, true);
-                return if told { Progress::Unchanged } else { Progress::Idle };
+                let reached = of(InputState::Ended).map(|&(_, watermark)| watermark).max().unwrap_or(i64::MIN);
+                return match (std::mem::replace(&mut self.idle, true), reached > self.current) {
+                    (true, _) => Progress::Unchanged,
+                    (false, false) => Progress::Idle,
+                    (false, true) => {
+                        self.current = reached;
+                        Progress::AdvancedThenIdle(reached)
+                    }
+                };
             }
         };
         let advanced = smallest > self.current;
@@ -158,6 +166,19 @@ mod tests {
     }
 
     #[test]
+    fn what_an_input_had_come_to_before_its_end_counts_when_the_others_fall_idle() {
+        let mut watermarks = Watermarks::new(3);
+        watermarks.advance(Input(0), 100);
+        watermarks.advance(Input(1), 70);
+        watermarks.advance(Input(2), 50);
+        assert_eq!(watermarks.end(Input(0)), Progress::Unchanged);
+        assert_eq!(watermarks.idle(Input(2)), Progress::Advanced(70));
+        assert_eq!(watermarks.idle(Input(1)), Progress::AdvancedThenIdle(100));
+        assert_eq!(watermarks.advance(Input(1), 80), Progress::Active(100));
+        assert_eq!(watermarks.idle(Input(1)), Progress::Idle);
+    }
+
+    #[test]
     fn the_last_watermark_is_as_good_as_the_end() {
         let mut watermarks = Watermarks::new(2);
         assert_eq!(watermarks.advance(Input(0), WATERMARK_END), Progress::Unchanged);
@@ -181,6 +202,10 @@ mod tests {
                         assert_eq!(second.advance(Input(0), watermark), Progress::Advanced(watermark));
                     }
                     Progress::Idle => assert_eq!(second.idle(Input(0)), Progress::Idle),
+                    Progress::AdvancedThenIdle(watermark) => {
+                        assert_eq!(second.advance(Input(0), watermark), Progress::Advanced(watermark));
+                        assert_eq!(second.idle(Input(0)), Progress::Idle);
+                    }
                     Progress::Active(watermark) => {
                         let back = second.active(Input(0));
                         assert!(matches!(back, Progress::Active(_)), "{back:?}");

@@ -2,7 +2,8 @@
 //!
 //! Each split has a watermark of its own: the largest event time that it has given, less what it may be out of order, less one
 //! millisecond, since records of the same event time may follow. The subtask's is the smallest of those of its splits. A split
-//! that has had nothing to give for the idle timeout doesn't hold it back, and neither does one that has ended.
+//! that has had nothing to give for the idle timeout doesn't hold it back, and neither does one that has ended. When all others
+//! are idle, it comes to where the farthest of those that have ended had been.
 //!
 //! Invariant: the watermark never goes back, and never reaches [`WATERMARK_END`](crate::element::WATERMARK_END): that is for
 //! the end of the whole source to say.
@@ -69,6 +70,8 @@ pub struct SourceWatermarks {
     splits: BTreeMap<SplitId, Split>,
     /// Of the subtask itself while it has no split that has given anything.
     empty: Activity,
+    /// What the farthest of the splits that have ended had come to.
+    ended_ms: i64,
     /// What was told last.
     told_ms: i64,
     told_idle: bool,
@@ -81,6 +84,7 @@ impl SourceWatermarks {
             options,
             splits: BTreeMap::new(),
             empty: Activity::Giving,
+            ended_ms: i64::MIN,
             told_ms: i64::MIN,
             told_idle: false,
         }
@@ -126,7 +130,9 @@ impl SourceWatermarks {
 
     /// A split will never give anything again.
     pub fn ended(&mut self, split: &SplitId) {
-        self.splits.remove(split);
+        if let Some(ended) = self.splits.remove(split) {
+            self.ended_ms = self.ended_ms.max(self.watermark_of(&ended));
+        }
         if self.splits.is_empty() {
             self.empty = Activity::Giving;
         }
@@ -136,16 +142,14 @@ impl SourceWatermarks {
     pub fn tick(&mut self, now: Duration) -> Option<Change> {
         self.fall_idle(now);
         let smallest = self.holding().map(|split| self.watermark_of(split)).min();
-        let advanced = smallest.filter(|&watermark| watermark > self.told_ms);
-        if let Some(watermark) = advanced {
+        let falls_idle = smallest.is_none() && !self.told_idle && self.is_idle();
+        let reached = smallest.or(falls_idle.then_some(self.ended_ms));
+        if let Some(watermark) = reached.filter(|&watermark| watermark > self.told_ms) {
             self.told_ms = watermark;
             return Some(Change::Watermark(watermark));
         }
-        if smallest.is_some() || self.told_idle || !self.is_idle() {
-            return None;
-        }
-        self.told_idle = true;
-        Some(Change::Idle)
+        self.told_idle |= falls_idle;
+        falls_idle.then_some(Change::Idle)
     }
 
     /// When [`tick`](Self::tick) may have something to say without anything else having happened.

@@ -103,7 +103,7 @@ impl Attempts {
         // A copy has seen of the request to stop what the original has, which is nothing.
         let stop = self.stop.clone();
         let outcome = run_tasks(&self.job, &recovered, &self.counters, Arc::clone(&guards), stop).await;
-        recovered.remove_work_folder();
+        recovered.close().await;
         self.isolation.ended(guards.watches());
         outcome.map_err(|failed| match failed {
             Failed::Running(error) if guards.isolates(&error) => Failed::Trapped(error),
@@ -192,7 +192,8 @@ async fn run_tasks(
     let running = wire::start(job, recovered, counters, &guards).map_err(Failed::Setup)?;
     let tasks = running.statuses.keys().copied().collect::<BTreeSet<_>>();
     JobStarted { job: &job.name, attempt: recovered.attempt, resumed_from: restored, tasks: tasks.len() }.emit();
-    let coordinator = Coordinator::new(job.checkpoints, tasks, running.sources.clone(), restored, started.elapsed());
+    let coordinator =
+        Coordinator::new(job.checkpoints, tasks, running.sources.clone(), recovered.newest_epoch, started.elapsed());
     let attempted = pump::Attempted {
         job: job.name.clone(),
         store: recovered.store.clone(),

@@ -3,6 +3,7 @@
 //! Invariant: nothing outside of this room spawns; all that is spawned is joined before [`run`] returns.
 
 mod attempts;
+mod commit;
 mod guards;
 mod progress;
 mod pump;
@@ -21,13 +22,15 @@ use std::time::Duration;
 use attempts::with_causes;
 
 pub use attempts::run;
-pub use pump::CommitError;
+pub use commit::CommitError;
+pub use recover::preview::preview;
 pub use upload::UploadError;
 
 use crate::connector::{ConnectorError, EventTimeOptions, SinkOptions, SourceOptions};
 use crate::graph::Plan;
 use crate::guest::{Limits, OperatorFactory};
 use crate::id::{Epoch, Name};
+use crate::protocol::decision::DecisionRefused;
 use crate::protocol::isolation::TooMuchPoison;
 use crate::protocol::recovery::RecoveryRefused;
 use crate::protocol::restart::RestartStrategy;
@@ -102,6 +105,8 @@ pub enum RunError {
         .newest.map_or_else(|| "none".to_owned(), |epoch| format!("epoch {epoch}"))
     )]
     CheckpointMissing { sink: Name, committed: Epoch, newest: Option<Epoch> },
+    #[error("it isn't known where job '{job}' has left off")]
+    Undecided { job: Name, source: Box<DecisionRefused> },
     #[error("cannot {action} the working folder {path}", path = path.display())]
     WorkFolder { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot open a source or sink of job '{job}'")]
@@ -151,8 +156,9 @@ impl RunError {
                 Some("please report it; nothing is lost, so the job can be run again".to_owned())
             }
             RunError::Connector { source, .. } => Some(source.help()),
-            RunError::Commit { source, .. } => Some(source.help()),
+            RunError::Commit { source, .. } => source.help(),
             RunError::Refused { source, .. } => Some(source.help()),
+            RunError::Undecided { source, .. } => Some(source.help()),
             RunError::Stuck { .. } => Some(
                 "if operators, sinks or disks are merely slow, raise checkpoint.timeout, or let barriers overtake what they \
                  wait behind: checkpoint.alignment = \"unaligned\""

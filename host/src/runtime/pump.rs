@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use super::RunError;
+use super::commit::{CommitError, Committers, Prepared};
 use super::guards::Guards;
 use super::upload::{Part, UploadError, upload};
-use crate::connector::{ConnectorError, SinkCommitter};
 use crate::crash;
 use crate::element::Barrier;
 use crate::id::{Attempt, Epoch, Name, TaskId};
@@ -30,7 +30,7 @@ pub struct Attempted {
     pub slot: u32,
     pub max_parallelism: MaxParallelism,
     pub retain: NonZeroU32,
-    pub committers: BTreeMap<Name, Arc<dyn SinkCommitter>>,
+    pub committers: Committers,
     pub counters: Arc<JobCounters>,
     pub guards: Arc<Guards>,
 }
@@ -56,34 +56,14 @@ enum Done {
     Retained(Result<(), StoreError>),
 }
 
-/// A sink whose output could not be committed for certain.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot commit the output of sink '{sink}'")]
-pub struct CommitError {
-    sink: Name,
-    source: ConnectorError,
-}
-
-impl CommitError {
-    /// What the sink says.
-    pub fn cause(&self) -> &ConnectorError {
-        &self.source
-    }
-
-    /// What to do about it.
-    pub fn help(&self) -> String {
-        self.source.help()
-    }
-}
-
 pub struct Pump {
     attempted: Attempted,
     coordinator: Coordinator<Vec<Part>>,
     running: Running,
     work: JoinSet<Done>,
     started: Instant,
-    /// Committables of epochs that are being published or committed, by sink.
-    committables: BTreeMap<Epoch, BTreeMap<Name, Vec<Vec<u8>>>>,
+    /// Of epochs that are being published.
+    prepared: BTreeMap<Epoch, Prepared>,
     injected: BTreeMap<Epoch, Instant>,
     /// Bytes of what the manifests reach that are being published or committed.
     sizes: BTreeMap<Epoch, u64>,
@@ -106,7 +86,7 @@ impl Pump {
             running,
             work: JoinSet::new(),
             started,
-            committables: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             injected: BTreeMap::new(),
             sizes: BTreeMap::new(),
             failure: None,
@@ -276,6 +256,9 @@ impl Pump {
                 Action::Publish { epoch, ended, snapshots } => self.publish(epoch, ended, snapshots),
                 Action::Discard { epoch } => {
                     self.injected.remove(&epoch);
+                    if let Some(decider) = &self.attempted.committers.decider {
+                        decider.discarded(epoch);
+                    }
                     CheckpointDiscarded { epoch }.emit();
                 }
                 Action::Commit(permit) => self.commit(permit),
@@ -305,13 +288,6 @@ impl Pump {
         for (subtask, snapshot) in snapshots.into_values().flatten() {
             subtasks.entry(subtask.operator).or_default().insert(subtask.index, snapshot);
         }
-        let mut committables: BTreeMap<Name, Vec<Vec<u8>>> = BTreeMap::new();
-        for sink in self.attempted.committers.keys() {
-            let parts = subtasks.get(sink).into_iter().flat_map(BTreeMap::values);
-            let prepared = parts.map(|part| part.committable.clone()).filter(|committable| !committable.is_empty());
-            committables.insert(sink.clone(), prepared.collect());
-        }
-        self.committables.insert(epoch, committables);
         let operators = subtasks.into_iter().map(|(name, subtasks)| {
             let subtasks = subtasks.into_values().collect();
             (name, OperatorCheckpoint { subtasks })
@@ -327,8 +303,10 @@ impl Pump {
             created_ms: created.as_millis() as u64,
             ended,
             max_parallelism: self.attempted.max_parallelism,
+            decision: self.attempted.committers.decider.as_ref().map(|decider| decider.place().clone()),
             operators: operators.collect(),
         };
+        self.prepared.insert(epoch, Prepared::of(&manifest));
         // A file that several parts name is counted once.
         let files: BTreeMap<_, _> = manifest.files().map(|file| (&file.path, file.size_bytes)).collect();
         self.sizes.insert(epoch, files.values().sum());
@@ -341,12 +319,12 @@ impl Pump {
 
     fn commit(&mut self, permit: CommitPermit) {
         let epoch = permit.epoch();
-        let committables = self.committables.remove(&epoch).unwrap_or_default();
+        let prepared = self.prepared.remove(&epoch).expect("what is committed was published");
         let committers = self.attempted.committers.clone();
         self.work.spawn(async move {
             let work = tokio::task::spawn_blocking(move || {
                 crash::point("runtime.commit.before");
-                commit_all(&permit, &committers, &committables)
+                committers.commit(&permit, &prepared)
             });
             Done::Committed { epoch, outcome: work.await.expect("committing does not panic") }
         });
@@ -357,22 +335,4 @@ impl Pump {
         let attempt = self.attempted.attempt;
         self.work.spawn(async move { Done::Retained(store.retain(committed, keep, attempt).await.map(drop)) });
     }
-}
-
-/// Commits every sink's part of an epoch, in the order of their names.
-///
-/// # Errors
-/// The first sink that fails.
-pub fn commit_all(
-    permit: &CommitPermit,
-    committers: &BTreeMap<Name, Arc<dyn SinkCommitter>>,
-    committables: &BTreeMap<Name, Vec<Vec<u8>>>,
-) -> Result<(), CommitError> {
-    for (sink, committer) in committers {
-        let prepared = committables.get(sink).map(Vec::as_slice).unwrap_or_default();
-        let failed = |source| CommitError { sink: sink.clone(), source };
-        committer.commit(permit, prepared).map_err(failed)?;
-        crash::point("runtime.commit.sink");
-    }
-    Ok(())
 }

@@ -1,36 +1,46 @@
 //! Brings a job to where its newest checkpoint left it, before anything runs.
 //!
 //! The order, and the crash that each step survives by being done again: lock (the kernel frees it), claim an attempt (the
-//! next one claims another), commit the newest checkpoint's output (idempotent), discard the leftovers of dead attempts
-//! (nothing that a checkpoint names is among them any more), new working folder (those of dead attempts are removed).
+//! next one claims another), take over from other deciders and ask what was decided (an answer for ever), new working folder (those
+//! of dead attempts are removed), withdraw the manifest that wasn't decided (it is found again), commit the output of the
+//! checkpoint that was (idempotent), discard the leftovers of dead attempts (nothing that a checkpoint names is among them any more).
 //!
-//! Invariant: state and sources start from the newest published checkpoint or, if there is none, from nothing.
+//! Invariant: state and sources start from the checkpoint that was decided last or, if there is none, from nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::pump::commit_all;
+use super::commit::{Committers, Prepared};
 use super::{Job, RunError};
-use crate::connector::{ConnectorContext, SinkCommitter, open_committer};
+use crate::connector::{
+    ConnectorContext, ConnectorError, Decider, OpenSinks, ProgressReporter, SinkOptions, SinkToOpen, open_reporter,
+};
 use crate::crash;
 use crate::id::{Attempt, Epoch, Name};
+use crate::protocol::decision::{Decided, DeciderFacts, check_noted, resolve};
 use crate::protocol::recovery::{
     EdgeFacts, ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts, RecoveryDecision,
     RecoveryFacts, decide,
 };
 use crate::protocol::{CommitPermit, PublishReceipt};
 use crate::store::{CheckpointStore, EdgeRef, JobLock, Manifest, OperatorCheckpoint, StoreError};
+use crate::telemetry::CheckpointWithdrawn;
 
 /// The slot of this process. One process runs a whole job.
 pub const SLOT: u32 = 0;
+
+pub mod preview;
 
 /// A job that is ready to be wired.
 pub struct Recovered {
     pub store: CheckpointStore,
     pub attempt: Attempt,
     pub manifest: Option<Manifest>,
-    pub committers: BTreeMap<Name, Arc<dyn SinkCommitter>>,
+    /// The newest epoch that was ever published, which isn't that of `manifest` if it was never decided.
+    pub newest_epoch: Option<Epoch>,
+    pub sinks: OpenSinks,
+    pub committers: Committers,
     /// Live state of this attempt; nothing in it is ever resumed from.
     pub work_folder: PathBuf,
 }
@@ -50,20 +60,23 @@ impl Locks {
 }
 
 impl Recovered {
-    /// Removes this attempt's live state. If that fails the next attempt does it.
-    pub fn remove_work_folder(&self) {
+    /// Lets go of what the attempt had open and removes its live state. What fails of it the next attempt does.
+    pub async fn close(&self) {
+        if let Some(decider) = self.committers.decider.clone() {
+            // It waits for the cluster.
+            let _ = tokio::task::spawn_blocking(move || decider.close()).await;
+        }
         let _ = std::fs::remove_dir_all(&self.work_folder);
     }
 
     pub fn context(&self, job: &Job, name: &Name, parallelism: u32) -> ConnectorContext {
-        ConnectorContext {
-            job: job.name.clone(),
-            job_uid: self.store.job_uid().clone(),
-            attempt: self.attempt,
-            name: name.clone(),
-            parallelism,
-        }
+        context(job, &self.store, self.attempt, name, parallelism)
     }
+}
+
+fn context(job: &Job, store: &CheckpointStore, attempt: Attempt, name: &Name, parallelism: u32) -> ConnectorContext {
+    let (job, job_uid, name) = (job.name.clone(), store.job_uid().clone(), name.clone());
+    ConnectorContext { job, job_uid, attempt, name, parallelism }
 }
 
 /// # Errors
@@ -77,57 +90,143 @@ pub async fn recover(job: &Job, locks: &mut Locks) -> Result<Recovered, RunError
     locks.acquire(1, &root.join(name.as_str()), name).map_err(store_failed)?;
     // Claimed first: a run of the same job that still publishes sees the claim, or its manifest is found below.
     let attempt = store.claim_attempt().await.map_err(store_failed)?;
-    let newest = newest(job, &store).await?;
+    // What the job can't continue from is told before anybody is shut out or any output is claimed.
+    let published = store.epochs().await.map_err(store_failed)?.pop();
+    let newest = continue_from(job, &store, published).await?;
     if let Some(newer) = newest.as_ref().map(|(manifest, _)| manifest.attempt).filter(|used| *used >= attempt) {
         return Err(store_failed(StoreError::Fenced { ours: attempt, newer }));
     }
     crash::point("recover.claimed");
-    let work_folder = new_work_folder(job, attempt)?;
-    let mut recovered = Recovered { store, attempt, manifest: None, committers: BTreeMap::new(), work_folder };
-    for (sink, options) in &job.sinks {
-        let node = job.plan.nodes.iter().find(|node| node.name == *sink).expect("the plan has every sink");
-        let context = recovered.context(job, sink, node.parallelism);
-        let committer = open_committer(options, &context);
-        let committer =
-            committer.map_err(|source| RunError::Connector { job: name.clone(), source: Box::new(source) })?;
-        recovered.committers.insert(sink.clone(), Arc::from(committer));
-    }
-    let newest_epoch = newest.as_ref().map(|(manifest, _)| manifest.epoch);
-    for (sink, committer) in &recovered.committers {
-        if let Some(committed) = committer.committed().filter(|committed| Some(*committed) > newest_epoch) {
-            return Err(RunError::CheckpointMissing { sink: sink.clone(), committed, newest: newest_epoch });
+    let sinks = open_sinks(job, &store, attempt).await?;
+    let decided = decided(job, &store, sinks.decider()).await?;
+    let resumed = continue_from(job, &store, decided.epoch).await?;
+    for (sink, committer) in sinks.committers() {
+        if let Some(committed) = committer.committed().filter(|committed| Some(*committed) > decided.epoch) {
+            return Err(RunError::CheckpointMissing { sink: sink.clone(), committed, newest: decided.epoch });
         }
     }
-    if let Some((manifest, receipt)) = newest {
-        commit_again(&recovered.committers, &manifest, receipt)?;
-        recovered.manifest = Some(manifest);
+    if let Some(undecided) = decided.withdraw {
+        store.withdraw(undecided).await.map_err(store_failed)?;
+        CheckpointWithdrawn { job: name, epoch: undecided, resumed: decided.epoch }.emit();
+    }
+    let committers = Committers {
+        store: store.clone(),
+        decider: sinks.decider().cloned(),
+        sinks: sinks.committers().clone(),
+        reporters: open_reporters(job, &store, attempt, sinks.decider()).await?,
+    };
+    let digest = resumed.as_ref().map(|(manifest, receipt)| (manifest.epoch, receipt.digest()));
+    let mut resumed_manifest = None;
+    if let Some((manifest, receipt)) = resumed {
+        commit_again(committers.clone(), &manifest, receipt).await?;
+        resumed_manifest = Some(manifest);
     }
     crash::point("recover.committed");
-    for committer in recovered.committers.values() {
+    if let Some(decider) = committers.decider.clone().filter(|_| decided.adopt) {
+        connect(job, move || decider.adopt(digest)).await?;
+    }
+    for committer in committers.sinks.values() {
         let discarded = committer.discard_leftovers();
         discarded.map_err(|source| RunError::Connector { job: name.clone(), source: Box::new(source) })?;
     }
     crash::point("recover.discarded");
-    Ok(recovered)
+    let work_folder = new_work_folder(job, attempt)?;
+    let (manifest, newest_epoch) = (resumed_manifest, published);
+    Ok(Recovered { store, attempt, manifest, newest_epoch, sinks, committers, work_folder })
 }
 
-/// The newest checkpoint, if the job may and can continue from it.
-async fn newest(job: &Job, store: &CheckpointStore) -> Result<Option<(Manifest, PublishReceipt)>, RunError> {
+async fn open_reporters(
+    job: &Job,
+    store: &CheckpointStore,
+    attempt: Attempt,
+    decider: Option<&Arc<dyn Decider>>,
+) -> Result<BTreeMap<Name, Arc<dyn ProgressReporter>>, RunError> {
+    let mut reporters = BTreeMap::new();
+    for (name, source) in &job.sources {
+        // The decision holds the positions of those.
+        if decider.is_some_and(|decider| decider.covers(name)) {
+            continue;
+        }
+        let (options, context) = (source.options.clone(), context(job, store, attempt, name, 1));
+        if let Some(reporter) = connect(job, move || open_reporter(&options, &context)).await? {
+            reporters.insert(name.clone(), Arc::from(reporter));
+        }
+    }
+    Ok(reporters)
+}
+
+async fn open_sinks(job: &Job, store: &CheckpointStore, attempt: Attempt) -> Result<OpenSinks, RunError> {
+    let to_open = |(name, options): (&Name, &SinkOptions)| {
+        let node = job.plan.nodes.iter().find(|node| node.name == *name).expect("the plan has every sink");
+        let context = context(job, store, attempt, name, node.parallelism);
+        (name.clone(), SinkToOpen { options: options.clone(), context })
+    };
+    let sinks = job.sinks.iter().map(to_open).collect();
+    let sources = job.sources.iter().map(|(name, source)| (name.clone(), source.options.clone())).collect();
+    let guarantee = job.guarantee;
+    connect(job, move || OpenSinks::open(sinks, &sources, guarantee)).await
+}
+
+/// Runs what waits for others in a thread of its own.
+async fn connect<T: Send + 'static>(
+    job: &Job,
+    work: impl FnOnce() -> Result<T, ConnectorError> + Send + 'static,
+) -> Result<T, RunError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => {
+            outcome.map_err(|source| RunError::Connector { job: job.name.clone(), source: Box::new(source) })
+        }
+        Err(error) => Err(RunError::Panicked { message: error.to_string() }),
+    }
+}
+
+/// Which checkpoint was decided last. From here on no other process can decide another.
+async fn decided(job: &Job, store: &CheckpointStore, decider: Option<&Arc<dyn Decider>>) -> Result<Decided, RunError> {
+    let facts = match decider.cloned() {
+        Some(decider) => {
+            let place = decider.place().clone();
+            let marker = connect(job, move || decider.take_over()).await?;
+            Some(DeciderFacts { place, marker })
+        }
+        None => None,
+    };
+    let store_failed = |source: StoreError| RunError::Store { job: job.name.clone(), source };
+    let epochs = store.epochs().await.map_err(store_failed)?;
+    let marked = facts.as_ref().and_then(|facts| facts.marker.as_ref()?.decided).map(|(epoch, _)| epoch);
+    let mut published = BTreeMap::new();
+    for (from_newest, epoch) in epochs.into_iter().rev().enumerate() {
+        if from_newest < 2 || marked == Some(epoch) {
+            published.insert(epoch, store.published(epoch).await.map_err(store_failed)?);
+        }
+    }
+    let noted = store.noted_decided().await.map_err(store_failed)?;
+    let decided = resolve(store.job_uid(), &published, facts.as_ref()).and_then(|decided| {
+        facts.as_ref().map_or(Ok(()), |facts| check_noted(&decided, noted, &facts.place))?;
+        Ok(decided)
+    });
+    decided.map_err(|source| RunError::Undecided { job: job.name.clone(), source: Box::new(source) })
+}
+
+/// A checkpoint, if the job may and can continue from it; those behind it don't count.
+async fn continue_from(
+    job: &Job,
+    store: &CheckpointStore,
+    epoch: Option<Epoch>,
+) -> Result<Option<(Manifest, PublishReceipt)>, RunError> {
     let name = &job.name;
     let store_failed = |source: StoreError| RunError::Store { job: name.clone(), source };
-    let epochs: BTreeSet<Epoch> = store.epochs().await.map_err(store_failed)?.into_iter().collect();
-    let Some(&epoch) = epochs.last() else { return Ok(None) };
+    let Some(epoch) = epoch else { return Ok(None) };
     let (manifest, receipt) = store.load(epoch).await.map_err(store_failed)?;
     let facts = RecoveryFacts {
         identity: Identity::Found { job: name.clone(), uid: store.job_uid().clone() },
         attempts: BTreeSet::new(),
-        manifests: epochs,
+        manifests: BTreeSet::from([epoch]),
         newest: Some(NewestManifest::Valid(manifest_facts(&manifest))),
     };
     match decide(&facts, &expected(job)) {
-        RecoveryDecision::Fresh => Ok(None),
+        RecoveryDecision::Fresh => panic!("epoch {epoch} was published"),
         RecoveryDecision::Resume { epoch } => {
-            assert_eq!(epoch, manifest.epoch, "the newest checkpoint is the one that was read");
+            assert_eq!(epoch, manifest.epoch, "the checkpoint is the one that was read");
             Ok(Some((manifest, receipt)))
         }
         RecoveryDecision::Refuse(source) => Err(RunError::Refused { job: name.clone(), source: Box::new(source) }),
@@ -185,20 +284,14 @@ fn expected(job: &Job) -> ExpectedJob {
     }
 }
 
-/// A crash between publish and commit is finished here; a commit that was done is found done.
-fn commit_again(
-    committers: &BTreeMap<Name, Arc<dyn SinkCommitter>>,
-    manifest: &Manifest,
-    receipt: PublishReceipt,
-) -> Result<(), RunError> {
-    let committables = committers.keys().map(|sink| {
-        let subtasks = manifest.operators.get(sink).into_iter().flat_map(|operator| &operator.subtasks);
-        let prepared = subtasks.map(|part| part.committable.clone()).filter(|committable| !committable.is_empty());
-        (sink.clone(), prepared.collect())
-    });
-    let permit = CommitPermit::new(receipt);
-    let outcome = commit_all(&permit, committers, &committables.collect());
-    outcome.map_err(|source| RunError::Commit { epoch: manifest.epoch, source: Box::new(source) })
+/// A crash between the decision and the commits is finished here; a commit that was done is found done.
+async fn commit_again(committers: Committers, manifest: &Manifest, receipt: PublishReceipt) -> Result<(), RunError> {
+    let (permit, prepared) = (CommitPermit::new(receipt), Prepared::of(manifest));
+    let epoch = permit.epoch();
+    match tokio::task::spawn_blocking(move || committers.commit_decided(&permit, &prepared)).await {
+        Ok(outcome) => outcome.map_err(|source| RunError::Commit { epoch, source: Box::new(source) }),
+        Err(error) => Err(RunError::Panicked { message: error.to_string() }),
+    }
 }
 
 /// Removes the working folders of dead attempts and makes this one's.

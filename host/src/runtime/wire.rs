@@ -18,7 +18,7 @@ use super::recover::Recovered;
 use super::take_up::{Reader, TakingUp};
 use super::{Job, RunError, progress};
 use crate::channel::{Announce, Capacity, Inputs, Receiver, Sender, link};
-use crate::connector::{open_sink_writer, open_source};
+use crate::connector::open_source;
 use crate::element::Barrier;
 use crate::graph::{self, NodeId, NodeKind, Plan};
 use crate::guest::{Counters, InstanceContext, OperatorFactory, OperatorInstance};
@@ -252,9 +252,7 @@ impl Wiring<'_> {
 
     fn sink(&self, node: NodeId, index: u32) -> Result<Tail, RunError> {
         let subtask = self.subtask(node, index);
-        let name = &subtask.operator;
-        let context = self.recovered.context(self.job, name, self.plan.node(node).parallelism);
-        let writer = open_sink_writer(&self.job.sinks[name], &context, index);
+        let writer = self.recovered.sinks.writer(&subtask.operator, index);
         let writer =
             writer.map_err(|source| RunError::Connector { job: self.job.name.clone(), source: Box::new(source) })?;
         let counters = self.counters.subtask(&subtask);

@@ -26,6 +26,7 @@ impl RunError {
             RunError::Task { source, .. } => of_task(source),
             RunError::Panicked { .. } | RunError::Stuck { .. } | RunError::Attempt(_) => true,
             RunError::Refused { .. }
+            | RunError::Undecided { .. }
             | RunError::CheckpointMissing { .. }
             | RunError::Poison { .. }
             | RunError::GivenUp { .. } => false,
@@ -66,6 +67,7 @@ fn of_connector(error: &ConnectorError) -> bool {
     match error {
         ConnectorError::File { source, .. } => of_io(source),
         ConnectorError::Full { .. } => true,
+        ConnectorError::Kafka { may_pass, .. } => *may_pass,
         ConnectorError::Missing { .. }
         | ConnectorError::Refused { .. }
         | ConnectorError::Snapshot { .. }
@@ -74,7 +76,10 @@ fn of_connector(error: &ConnectorError) -> bool {
 }
 
 fn of_commit(error: &CommitError) -> bool {
-    of_connector(error.cause())
+    match error {
+        CommitError::Decision { source } | CommitError::Sink { source, .. } => of_connector(source),
+        CommitError::Note { source } => of_store(source),
+    }
 }
 
 fn of_upload(error: &UploadError) -> bool {
@@ -133,7 +138,8 @@ fn of_store(error: &StoreError) -> bool {
         | StoreError::Overtaken { .. }
         | StoreError::Fenced { .. }
         | StoreError::Retention(_)
-        | StoreError::Running { .. } => false,
+        | StoreError::Running { .. }
+        | StoreError::OtherRuns { .. } => false,
     }
 }
 

@@ -17,11 +17,12 @@ use super::codec::ManifestError;
 use super::disk::{Created, Disk, blocking, create_folder};
 use super::error::StoreError;
 use super::manifest::Manifest;
-use super::sealed::seal;
+use super::sealed::{checksum, seal};
 use super::upload::FileUploader;
 use super::{identity, layout};
 use crate::id::{Attempt, Epoch, JobUid, Name, SubtaskId};
 use crate::protocol::PublishReceipt;
+use crate::protocol::decision::{Digest, Published};
 
 /// No manifest is larger; one that claims to be is not ours.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
@@ -55,6 +56,12 @@ struct Claim {
     attempt: Attempt,
     process: u32,
     claimed_ms: u64,
+}
+
+/// What a note of a decision says inside, for people: its name says the same.
+#[derive(Serialize)]
+struct Decision {
+    epoch: Epoch,
 }
 
 impl CheckpointStore {
@@ -190,10 +197,57 @@ impl CheckpointStore {
     /// # Errors
     /// If it isn't there, is damaged, is of a newer host, or isn't of this job, slot and epoch.
     pub async fn load(&self, epoch: Epoch) -> Result<(Manifest, PublishReceipt), StoreError> {
-        let manifest = self.inspect(epoch).await?;
+        let (manifest, digest) = self.read_manifest(epoch).await?;
         // Its writer may have died between creating the name and syncing the folder.
         self.disk().sync_file(&layout::manifest(self.slot(), epoch)).await?;
-        Ok((manifest, PublishReceipt::for_published(epoch)))
+        Ok((manifest, PublishReceipt::for_published(epoch, digest)))
+    }
+
+    /// What tells whether a published checkpoint was decided.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub async fn published(&self, epoch: Epoch) -> Result<Published, StoreError> {
+        let (manifest, digest) = self.read_manifest(epoch).await?;
+        Ok(Published { digest, decision: manifest.decision })
+    }
+
+    /// Notes that a sink has decided this epoch, so that a marker that goes back later is noticed. Durable on return.
+    ///
+    /// # Errors
+    /// If it can't be noted; the epoch is decided all the same.
+    pub async fn note_decided(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let older = self.numbered(&layout::decisions(self.slot())).await?;
+        let note = Bytes::from(seal(&Decision { epoch }));
+        crate::crash::point("store.note-decided.before");
+        self.disk().put_new("note the decision in", &layout::decision(self.slot(), epoch), note).await?;
+        crate::crash::point("store.note-decided.after");
+        for older in older.into_iter().filter(|older| *older < epoch.0) {
+            self.disk().delete(&layout::decision(self.slot(), Epoch(older))).await?;
+        }
+        Ok(())
+    }
+
+    /// The newest epoch that was noted as decided.
+    ///
+    /// # Errors
+    /// If the folder can't be listed.
+    pub async fn noted_decided(&self) -> Result<Option<Epoch>, StoreError> {
+        Ok(self.numbered(&layout::decisions(self.slot())).await?.last().copied().map(Epoch))
+    }
+
+    /// Removes the newest manifest, which was never decided and never will be: nobody may be able to decide it any more. Its
+    /// files go with the next retention.
+    ///
+    /// # Errors
+    /// If it can't be removed for certain.
+    pub async fn withdraw(&self, undecided: Epoch) -> Result<(), StoreError> {
+        crate::crash::point("store.withdraw.before");
+        self.disk().delete(&layout::manifest(self.slot(), undecided)).await?;
+        self.disk().sync_folder(&layout::manifests(self.slot())).await?;
+        crate::crash::point("store.withdraw.after");
+        self.forget(undecided);
+        Ok(())
     }
 
     /// As [`load`](Self::load), only to look at it: writes nothing and gives no receipt.
@@ -201,6 +255,10 @@ impl CheckpointStore {
     /// # Errors
     /// As [`load`](Self::load).
     pub async fn inspect(&self, epoch: Epoch) -> Result<Manifest, StoreError> {
+        Ok(self.read_manifest(epoch).await?.0)
+    }
+
+    async fn read_manifest(&self, epoch: Epoch) -> Result<(Manifest, Digest), StoreError> {
         let path = layout::manifest(self.slot(), epoch);
         let place = self.disk().place(&path);
         let none = || StoreError::NoCheckpoint { job: self.job().clone(), epoch };
@@ -213,7 +271,7 @@ impl CheckpointStore {
         let bytes = self.disk().get("read", &path).await?.ok_or_else(none)?;
         let manifest = Manifest::decode(&bytes).map_err(|error: ManifestError| error.at(&place))?;
         self.check_identity(&manifest, epoch, &place)?;
-        Ok(manifest)
+        Ok((manifest, Digest(checksum(&bytes))))
     }
 
     pub(super) fn retaining(&self) -> &tokio::sync::Mutex<Epoch> {
@@ -295,7 +353,7 @@ impl CheckpointStore {
         }
         self.refuse_fenced(manifest.attempt).await?;
         self.remember(manifest);
-        Ok(PublishReceipt::for_published(epoch))
+        Ok(PublishReceipt::for_published(epoch, Digest(checksum(&bytes))))
     }
 
     async fn refuse_fenced(&self, ours: Attempt) -> Result<(), StoreError> {

@@ -120,8 +120,11 @@ mod tests {
         assert_eq!(manifest, Manifest { version: 1, ..sample::manifest(Epoch(7)) });
         let bytes = include_bytes!("fixtures/manifest-v2.json");
         let manifest = Manifest::decode(bytes).expect("the fixture");
-        assert_eq!(manifest, sample::manifest_in_flight(Epoch(7)));
-        assert_eq!(manifest.encode(), bytes, "what is written today is still version 2");
+        assert_eq!(manifest, Manifest { version: 2, ..sample::manifest_in_flight(Epoch(7)) });
+        let bytes = include_bytes!("fixtures/manifest-v3.json");
+        let manifest = Manifest::decode(bytes).expect("the fixture");
+        assert_eq!(manifest, sample::manifest_decided_elsewhere(Epoch(7)));
+        assert_eq!(manifest.encode(), bytes, "what is written today is still version 3");
     }
 
     #[test]
@@ -157,9 +160,9 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_its_number_even_if_the_rest_is_unknown() {
-        let bytes = seal(&serde_json::json!({ "version": 3, "shape": "another" }));
+        let bytes = seal(&serde_json::json!({ "version": 4, "shape": "another" }));
         let error = Manifest::decode(&bytes).expect_err("a version of tomorrow");
-        assert_eq!(error.to_string(), "its format version is 3, and this host reads 1 to 2");
+        assert_eq!(error.to_string(), "its format version is 4, and this host reads 1 to 3");
     }
 
     #[test]

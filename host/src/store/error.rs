@@ -55,8 +55,10 @@ pub enum StoreError {
     /// Retention found what can't be; nothing was removed.
     #[error(transparent)]
     Retention(RetentionRefused),
-    #[error("the job '{job}' is already running as {holder}")]
-    Running { job: Name, holder: String, lock: PathBuf },
+    #[error("the job '{job}' is already running as {process}, in {}", folder.display())]
+    Running { job: Name, process: String, folder: PathBuf },
+    #[error("{} is in use by the job '{other}' ({process}), so the job '{job}' can't run there", folder.display())]
+    OtherRuns { folder: PathBuf, other: Name, process: String, job: Name },
 }
 
 impl StoreError {
@@ -127,6 +129,7 @@ impl StoreError {
             }
             StoreError::Retention(_) => return None,
             StoreError::Running { .. } => "stop that process first, or give this job another name and `state_dir`",
+            StoreError::OtherRuns { .. } => "give this job a `state_dir` of its own",
         };
         Some(help.to_owned())
     }

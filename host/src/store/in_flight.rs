@@ -3,7 +3,7 @@
 //! All numbers are little-endian u32. The file begins with the eight bytes `LGFLIGHT`, the version of this layout (1) and the number
 //! of channels. A channel: the place of its edge in the manifest's list, the number of the subtask that sent, the number of batches.
 //! A batch: its rows, then seven byte strings, each a length and its bytes: data and offsets of the keys, data and offsets of the
-//! values, timestamps, nulls, ext, as in `batch` of `wit/operator.wit`. Channels are in the order in which they are to be taken up;
+//! values, timestamps, nulls, ext (headers), as in `batch` of `wit/operator.wit`. Channels are in the order in which they are to be taken up;
 //! one may come more than once.
 //!
 //! The checksum is that of the file's [`FileRef`]. Invariant: a batch that `decode` gives is well formed.
@@ -87,15 +87,19 @@ pub fn encode(channels: &[ChannelContent]) -> Vec<u8> {
                 put_number(&mut to, string.len());
                 to.extend_from_slice(string);
             }
+            put_number(&mut to, batch.headers.offsets.len() + batch.headers.data.len());
+            to.extend_from_slice(&batch.headers.offsets);
+            to.extend_from_slice(&batch.headers.data);
         }
     }
     to
 }
 
-fn strings(batch: &Batch) -> [&Vec<u8>; 7] {
+/// All but the headers, which are in two pieces.
+fn strings(batch: &Batch) -> [&Vec<u8>; 6] {
     // Where they were read isn't kept.
-    let Batch { rows: _, keys, values, timestamps, nulls, ext, provenance: _ } = batch;
-    [&keys.data, &keys.offsets, &values.data, &values.offsets, timestamps, nulls, ext]
+    let Batch { rows: _, keys, values, timestamps, nulls, headers: _, provenance: _ } = batch;
+    [&keys.data, &keys.offsets, &values.data, &values.offsets, timestamps, nulls]
 }
 
 /// Reads the bytes of a file of a checkpoint with so many edges.
@@ -155,7 +159,7 @@ impl Reader<'_> {
             values,
             timestamps: self.string()?,
             nulls: self.string()?,
-            ext: self.string()?,
+            headers: Batch::headers_of(rows, &self.string()?).map_err(BadInFlight::Batch)?,
             provenance: None,
         };
         batch.check().map_err(BadInFlight::Batch)?;
@@ -166,13 +170,13 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Row;
+    use crate::element::{Header, Row};
 
     fn channels() -> Vec<ChannelContent> {
         let mut full = Batch::default();
         full.push(Row { key: Some(b"k"), value: Some(b"value"), timestamp: 7 });
         full.push(Row { key: None, value: Some(b""), timestamp: -1 });
-        full.ext = vec![9];
+        full.push_header(Header { name: "n", value: Some(b"9") });
         let full = Arc::new(full);
         vec![
             ChannelContent {

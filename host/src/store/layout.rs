@@ -5,6 +5,7 @@
 //! <store>/<job>/lock                                            held while the job runs
 //! <store>/<job>/<slot>/attempts/<attempt, 20 digits>.json       claimed attempts
 //! <store>/<job>/<slot>/manifests/<epoch, 20 digits>.json        published checkpoints
+//! <store>/<job>/<slot>/decided/<epoch, 20 digits>.json          the newest checkpoint that a sink is known to have decided
 //! <store>/<job>/<slot>/files/<operator>/<subtask>/<attempt>-<name>
 //! ```
 //!
@@ -39,11 +40,19 @@ pub(super) fn manifest(slot: u32, epoch: Epoch) -> ObjectPath {
     ObjectPath::from(format!("{slot}/manifests/{epoch:020}", epoch = epoch.0) + ".json")
 }
 
+pub(super) fn decisions(slot: u32) -> ObjectPath {
+    ObjectPath::from(format!("{slot}/decided"))
+}
+
+pub(super) fn decision(slot: u32, epoch: Epoch) -> ObjectPath {
+    ObjectPath::from(format!("{slot}/decided/{epoch:020}", epoch = epoch.0) + ".json")
+}
+
 pub(super) fn files(slot: u32) -> ObjectPath {
     ObjectPath::from(format!("{slot}/files"))
 }
 
-/// The number in the name of an attempt or manifest. `None` if the name isn't one that a host writes.
+/// The number in the name of an attempt, manifest or decision. `None` if the name isn't one that a host writes.
 pub(super) fn numbered(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json")?;
     let number = digits.parse().ok()?;

@@ -39,14 +39,19 @@ impl JobLock {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(StoreError::Running { job: job.clone(), holder: holder(&mut file), lock: path });
+                    let Holder { job: other, process } = holder(&mut file);
+                    let (folder, job) = (folder.to_owned(), job.clone());
+                    return Err(match other.filter(|other| *other != job) {
+                        Some(other) => StoreError::OtherRuns { folder, other, process, job },
+                        None => StoreError::Running { job, process, folder },
+                    });
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             let ours = file.metadata().map_err(failed)?;
             // Somebody may have removed the file between its opening and the lock; then it guards nothing.
             if std::fs::metadata(&path).is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
-                let text = format!("{} {}\n", std::process::id(), now_ms());
+                let text = format!("{} {} {job}\n", std::process::id(), now_ms());
                 file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
                 return Ok(JobLock { _file: file });
             }
@@ -55,22 +60,27 @@ impl JobLock {
     }
 }
 
-/// Who holds a lock, in words.
-fn holder(file: &mut File) -> String {
+/// Who holds a lock.
+struct Holder {
+    /// `None`: it doesn't say.
+    job: Option<Name>,
+    /// In words.
+    process: String,
+}
+
+fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(100).read_to_string(&mut text));
-    let parts = || -> Option<(u32, u64)> {
-        let (process, since) = text.trim_end().split_once(' ')?;
-        Some((process.parse().ok()?, since.parse().ok()?))
+    let read = file.rewind().and_then(|()| file.take(200).read_to_string(&mut text));
+    let parts = || -> Option<Holder> {
+        let mut words = text.trim_end().split(' ');
+        let (process, since_ms) = (words.next()?.parse::<u32>().ok()?, words.next()?.parse::<u64>().ok()?);
+        let since = ago(now_ms().saturating_sub(since_ms) / 1_000);
+        let job = words.next().and_then(|job| Name::new(job).ok());
+        Some(Holder { job, process: format!("process {process}, started {since}") })
     };
-    match read.ok().and_then(|_| parts()) {
-        Some((process, since_ms)) => {
-            let since = ago(now_ms().saturating_sub(since_ms) / 1_000);
-            format!("process {process}, started {since}")
-        }
-        // It was just taken, and its holder hasn't written yet.
-        None => "another process".to_owned(),
-    }
+    // It was just taken, and its holder hasn't written yet.
+    let unknown = || Holder { job: None, process: "another process".to_owned() };
+    read.ok().and_then(|_| parts()).unwrap_or_else(unknown)
 }
 
 /// How long ago something was, for people.

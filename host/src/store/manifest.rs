@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::in_flight::InFlightSnapshot;
 use crate::connector::SplitState;
 use crate::id::{Attempt, Epoch, JobUid, Name};
+use crate::protocol::decision::DecisionPlace;
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
-/// The layout that this host writes. It reads this and older ones. Since version 2 there may be records in flight.
-pub const MANIFEST_VERSION: u32 = 2;
+/// The layout that this host writes. It reads this and older ones. Since version 2 there may be records in flight, since
+/// version 3 a place where the checkpoint is decided.
+pub const MANIFEST_VERSION: u32 = 3;
 
 /// All that a job needs to continue from one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,9 @@ pub struct Manifest {
     /// Whether the job's bounded input had ended.
     pub ended: bool,
     pub max_parallelism: MaxParallelism,
+    /// Where a sink decides whether this checkpoint counts. Without one it does as soon as it is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionPlace>,
     /// By name: sources, operators and sinks alike.
     pub operators: BTreeMap<Name, OperatorCheckpoint>,
 }

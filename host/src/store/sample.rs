@@ -11,6 +11,7 @@ use super::{
 use crate::connector::SplitState;
 use crate::graph::Exchange;
 use crate::id::{Attempt, Epoch, JobUid, KeyGroup, Name, SubtaskId};
+use crate::protocol::decision::DecisionPlace;
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
 pub(crate) fn name(text: &str) -> Name {
@@ -58,6 +59,7 @@ pub(crate) fn manifest(epoch: Epoch) -> Manifest {
         created_ms: 1_764_000_000_000,
         ended: false,
         max_parallelism: MaxParallelism::new(128).expect("in range"),
+        decision: None,
         operators: operators
             .map(|(name, subtask)| (self::name(name), OperatorCheckpoint { subtasks: vec![subtask] }))
             .into(),
@@ -73,6 +75,17 @@ pub(crate) fn manifest_in_flight(epoch: Epoch) -> Manifest {
     let out = manifest.operators.get_mut(&name("out")).expect("the manifest has it");
     out.subtasks[0].in_flight = Some(InFlightSnapshot { edges: vec![edge], file });
     manifest
+}
+
+/// A manifest that uses every field of version 3 too, whose fixture holds it: don't change it either.
+pub(crate) fn manifest_decided_elsewhere(epoch: Epoch) -> Manifest {
+    let decision = DecisionPlace {
+        kind: "kafka".to_owned(),
+        cluster: "c-1".to_owned(),
+        topic: "lockgate-word-count-marker".to_owned(),
+        key: "word-count/0".to_owned(),
+    };
+    Manifest { decision: Some(decision), ..manifest_in_flight(epoch) }
 }
 
 /// A store of the job of [`manifest`] in a folder of its own, which goes with it.

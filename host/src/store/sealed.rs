@@ -29,6 +29,14 @@ pub(super) fn digits(xxh3: u64) -> String {
     format!("{xxh3:016x}")
 }
 
+/// The checksum of what was sealed.
+///
+/// # Panics
+/// If the bytes aren't sealed.
+pub(super) fn checksum(sealed: &[u8]) -> u64 {
+    xxh3_64(unseal(sealed).expect("sealed bytes"))
+}
+
 /// # Panics
 /// If the value can't be JSON; ours can.
 pub(super) fn seal<T: Serialize>(value: &T) -> Vec<u8> {

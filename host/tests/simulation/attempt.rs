@@ -9,9 +9,13 @@ use lockgate_host::element::Barrier;
 use lockgate_host::id::{Attempt as AttemptNumber, Epoch, TaskId};
 use lockgate_host::protocol::{Action, Coordinator, Event};
 
+use crate::broker::Denied;
 use crate::channel::Channel;
+use crate::cluster::place;
+use crate::commit::{Commit, early_commit};
+use crate::log_sink::LogSink;
 use crate::mutation::Mutation;
-use crate::operation::{Operation, early_commit};
+use crate::operation::Operation;
 use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
@@ -34,6 +38,8 @@ pub struct Attempt {
     /// By source: barriers that it hasn't got yet.
     pub injected: BTreeMap<TaskId, VecDeque<Barrier>>,
     pub coordinator: Coordinator<TaskSnapshot>,
+    /// The deciding sink, if there is one.
+    pub log: Option<LogSink>,
     /// What is on its way to the coordinator, which may arrive in any order.
     pub mailbox: Vec<Event<TaskSnapshot>>,
     pub uploads: Vec<Upload>,
@@ -57,6 +63,8 @@ enum Choice {
     Overtake(usize),
     Upload(usize),
     Deliver(usize),
+    /// What a producer has sent to a partition gets there.
+    Write(usize, usize),
     Operate(usize),
     Tick,
 }
@@ -124,7 +132,15 @@ impl Attempt {
         if self.end.is_some() {
             return choices;
         }
-        choices.extend((0..self.uploads.len()).map(|index| (weights.upload, Choice::Upload(index))));
+        let log = self.log.as_ref();
+        let writes = log.into_iter().flat_map(LogSink::queues);
+        choices.extend(writes.map(|(producer, partition)| (weights.write, Choice::Write(producer, partition))));
+        let prepared = |upload: &Upload| {
+            let turn = upload.turn.zip(log);
+            turn.is_none_or(|((writer, turn), log)| log.is_prepared(writer, turn))
+        };
+        let uploads = (0..self.uploads.len()).filter(|&index| prepared(&self.uploads[index]));
+        choices.extend(uploads.map(|index| (weights.upload, Choice::Upload(index))));
         for (index, task) in self.tasks.iter().enumerate() {
             if let Some(source) = &task.source {
                 // It may read on before it sees a barrier, or frequent barriers would leave it no time to read.
@@ -135,9 +151,9 @@ impl Attempt {
                     choices.push((weights.source[index], Choice::Poll(index)));
                 }
             }
-            let inputs = (0..task.inputs.len()).filter(|&input| task.may_take(input, &self.channels, scenario));
+            let inputs = (0..task.inputs.len()).filter(|&input| task.may_take(input, &self.channels, log, scenario));
             choices.extend(inputs.map(|input| (weights.take, Choice::Take(index, input))));
-            if task.may_take_up(&self.channels, scenario) {
+            if task.may_take_up(&self.channels, log, scenario) {
                 choices.push((weights.take, Choice::TakeUp(index)));
             }
             let announced = |&input: &usize| self.channels[task.inputs[input]].announced.is_some();
@@ -166,6 +182,10 @@ impl Attempt {
             | Choice::Announce(..)
             | Choice::Overtake(_) => self.run_task(choice, shared),
             Choice::Upload(index) => self.upload(index, shared),
+            Choice::Write(producer, partition) => {
+                self.write(producer, partition, shared);
+                Ok(())
+            }
             Choice::Tick => self.deliver(Event::Tick, shared),
             Choice::Deliver(index) => {
                 let event = self.mailbox.swap_remove(index);
@@ -176,8 +196,8 @@ impl Attempt {
                 self.deliver(event, shared)
             }
             Choice::Operate(index) => {
-                let number = self.number;
-                let answer = self.operations[index].step(number, shared)?;
+                let (number, now) = (self.number, self.now());
+                let answer = self.operations[index].step(number, self.log.as_mut().map(|log| (log, now)), shared)?;
                 if let Some(events) = answer {
                     self.operations.remove(index);
                     self.mailbox.extend(events);
@@ -196,6 +216,7 @@ impl Attempt {
             attempt: self.number,
             rng: shared.rng,
             world: shared.world,
+            log: self.log.as_mut(),
             channels: &mut self.channels,
             signals: &mut signals,
         };
@@ -210,7 +231,9 @@ impl Attempt {
             Choice::TakeUp(task) => self.tasks[task].take_up(&mut at)?,
             Choice::Announce(task, input) => self.tasks[task].announced(&mut at, input)?,
             Choice::Overtake(task) => self.tasks[task].tick(&mut at)?,
-            Choice::Upload(_) | Choice::Deliver(_) | Choice::Operate(_) | Choice::Tick => unreachable!("not a task's"),
+            Choice::Upload(_) | Choice::Deliver(_) | Choice::Write(..) | Choice::Operate(_) | Choice::Tick => {
+                unreachable!("not a task's")
+            }
         }
         for signal in signals {
             match signal {
@@ -224,6 +247,18 @@ impl Attempt {
             }
         }
         Ok(())
+    }
+
+    fn write(&mut self, producer: usize, partition: usize, shared: &mut Shared<'_>) {
+        let (lane, now) = (self.number.0 << 8, self.now());
+        let log = self.log.as_mut().expect("only a deciding sink has producers");
+        match log.deliver((producer, partition), lane, now, &mut shared.world.broker) {
+            Ok(()) | Err(Denied::Busy) => {}
+            Err(Denied::Fenced) => {
+                let (task, reason) = (self.tasks[0].id, "its producer was shut out".to_owned());
+                self.mailbox.push(Event::TaskFailed { task, reason });
+            }
+        }
     }
 
     /// Takes an upload one step on: its file, its part, its ack.
@@ -283,8 +318,25 @@ impl Attempt {
         acks.insert(task, snapshot);
         if acks.len() == self.tasks.len() && self.acks.range(..epoch).any(|(_, acks)| acks.len() < self.tasks.len()) {
             let tasks = self.acks[&epoch].clone();
-            let manifest = Manifest { attempt: self.number, ended: false, shape: self.shape, tasks };
+            let manifest = self.manifest(epoch, false, tasks);
             self.operations.push(Operation::Publish { epoch, manifest, answered: true });
+        }
+    }
+
+    fn manifest(&self, epoch: Epoch, ended: bool, tasks: BTreeMap<TaskId, TaskSnapshot>) -> Manifest {
+        let (attempt, digest) = (self.number, Manifest::digest(self.number, epoch));
+        Manifest { attempt, ended, digest, decision: self.log.as_ref().map(|_| place()), shape: self.shape, tasks }
+    }
+
+    /// The process is gone, or the attempt is over. What it has asked the cluster for may still get there.
+    pub fn leave(self, is_crash: bool, world: &mut World, rng: &mut Rng) {
+        if !is_crash && rng.one_in(2) {
+            self.log.iter().for_each(|log| log.close(&mut world.broker));
+        }
+        let decisions = self.operations.into_iter().filter_map(Operation::into_decision);
+        world.zombies.extend(decisions.filter(|_| rng.one_in(2)));
+        while rng.one_in(3) {
+            world.time_out(rng);
         }
     }
 
@@ -294,20 +346,27 @@ impl Attempt {
                 self.injected.values_mut().for_each(|barriers| barriers.push_back(barrier));
             }
             Action::Publish { epoch, ended, snapshots } => {
-                let manifest = Manifest { attempt: self.number, ended, shape: self.shape, tasks: snapshots };
+                let manifest = self.manifest(epoch, ended, snapshots);
                 if shared.scenario.mutation == Some(Mutation::CommitsBeforePublish) {
-                    self.operations.push(early_commit(epoch, manifest.parts()));
+                    self.operations.push(Operation::Commit(early_commit(epoch, manifest.parts())));
                 }
                 self.operations.push(Operation::Publish { epoch, manifest, answered: false });
             }
-            Action::Discard { .. } => {}
+            Action::Discard { epoch } => {
+                let now = self.now();
+                self.log.iter_mut().for_each(|log| log.discarded(epoch, now));
+            }
             Action::Commit(permit) => {
-                let parts = shared.world.manifests[&permit.epoch()].parts().into();
+                let (manifest, now) = (&shared.world.manifests[&permit.epoch()], self.now());
+                let decide = self.log.as_mut().map(|log| log.decide(&permit, manifest, now));
                 let answered = shared.scenario.mutation == Some(Mutation::AnswersCommitEarly);
                 if answered {
                     self.mailbox.push(Event::Committed(permit.epoch()));
                 }
-                self.operations.push(Operation::Commit { permit, parts, answered });
+                if shared.scenario.mutation == Some(Mutation::RetainsBeforeDecided) {
+                    self.operations.push(Operation::retention(permit.epoch()));
+                }
+                self.operations.push(Operation::Commit(Commit::new(permit, decide, manifest.parts(), answered)));
             }
             Action::Retain { committed } => self.operations.push(Operation::retention(committed)),
             Action::Fail(_) => self.end = Some(End::Failed),

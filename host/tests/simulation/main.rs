@@ -1,6 +1,7 @@
-//! The protocol under a seeded simulator: the real aligner, watermarks, coordinator, commit, recovery, retention and rescaling
-//! code drives a simulated job over a simulated store and sink, with crashes, failures and every order of events. The job has
-//! one or two streams that meet in counters, which every attempt may have another number of, in every mode of alignment.
+//! The protocol under a seeded simulator: the real aligner, watermarks, coordinator, commit, decision, recovery, retention and
+//! rescaling code drives a simulated job over a simulated store and simulated sinks, with crashes, failures and every order of
+//! events. The job has one or two streams that meet in counters, which every attempt may have another number of, in every mode of
+//! alignment. It has a two-phase sink, a deciding one, or both; what that one's cluster or the store may lose, they lose.
 //!
 //! - `LOCKGATE_SIM_SEED=7`: runs this seed alone and prints all that happens.
 //! - `LOCKGATE_SIM_SEEDS=1000000`: runs so many seeds instead of 10,000.
@@ -8,16 +9,25 @@
 //! Invariant: a seed that fails is printed with the end of its story.
 
 mod attempt;
+mod broker;
 mod channel;
+mod cluster;
+mod commit;
+mod decision;
+mod facts;
+mod log_sink;
+mod loss;
 mod mutation;
 mod operation;
 mod oracle;
+mod output;
 mod parts;
 mod recovery;
 mod rng;
 mod scenario;
 mod simulate;
 mod start;
+mod take_over;
 mod task;
 mod world;
 
@@ -128,8 +138,11 @@ fn every_record_has_its_effect_in_the_output_exactly_once() {
     // The seeds are worth something only if they get everywhere.
     let reached = [sum.crashes, sum.crashes_in_recovery, sum.failures, sum.stops, sum.published, sum.files_deleted];
     assert!(reached.iter().all(|&count| count > seeds / 10), "{sum:?}");
-    let rarer = [sum.overtaken, sum.rescaled, sum.rescaled_in_flight];
+    let rarer = [sum.overtaken, sum.rescaled, sum.rescaled_in_flight, sum.decided, sum.adopted];
     assert!(rarer.iter().all(|&count| count > seeds / 20), "{sum:?}");
+    let rarest = [sum.withdrawn, sum.unknown, sum.shut_out, sum.timed_out, sum.lost, sum.refused];
+    assert!(rarest.iter().all(|&count| count > seeds / 200), "{sum:?}");
+    assert!(sum.lost > sum.refused, "{sum:?}");
 }
 
 fn run_seeds(next: &AtomicU64, seeds: u64) -> Result<Story, (u64, Failure)> {

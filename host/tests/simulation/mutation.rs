@@ -74,10 +74,48 @@ pub enum Mutation {
     PublishesOutOfOrder,
     /// A task takes what comes behind the last barrier, too.
     GoesOnBehindLast,
+    /// A commit without an answer is taken for done.
+    AssumesSuccess,
+    /// A commit without an answer is taken for not done, and its manifest is removed.
+    AssumesFailure,
+    /// Recovery shuts out the other processes with the first transactional id alone.
+    ForgetsSecondId,
+    /// Every attempt has transactional ids of its own, so that nobody is shut out.
+    TakesNewIds,
+    /// Recovery takes the marker that it sees before it shuts out other processes.
+    AsksBeforeFencing,
+    /// Recovery reads the marker without waiting for all of the topic to be stable.
+    AsksUnstable,
+    /// Recovery takes a marker for one whose transaction isn't committed.
+    AsksUncommitted,
+    /// The two-phase sink commits before the decision.
+    CommitsBeforeDecision,
+    /// Recovery takes the newest manifest without asking whether it was decided.
+    ResumesUndecided,
+    /// Recovery leaves a manifest that was never decided.
+    KeepsUndecided,
+    /// A job begins without a marker.
+    ForgetsAdoption,
+    /// A subtask sends rows of an epoch while those of the one before aren't acknowledged.
+    SendsUnacknowledged,
+    /// A subtask sends rows into a transaction that isn't decided yet.
+    SendsUndecided,
+    /// All epochs go into the same transaction.
+    SharesTransaction,
+    /// A snapshot of the deciding sink is handed over while rows aren't acknowledged.
+    PreparesUnacknowledged,
+    /// The marker is written without the transaction.
+    MarksOutside,
+    /// An epoch without output gets no marker.
+    SkipsMarkerWithoutOutput,
+    /// The offsets of the sources are committed without the transaction.
+    CommitsOffsetsEarly,
+    /// Retention counts a checkpoint as committed that is only published.
+    RetainsBeforeDecided,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 35] = [
+    pub const ALL: [Mutation; 54] = [
         Mutation::HoldsNoInput,
         Mutation::HidesEnd,
         Mutation::BarrierOvertakes,
@@ -113,5 +151,24 @@ impl Mutation {
         Mutation::SnapshotsAtFirstBarrier,
         Mutation::PublishesOutOfOrder,
         Mutation::GoesOnBehindLast,
+        Mutation::AssumesSuccess,
+        Mutation::AssumesFailure,
+        Mutation::ForgetsSecondId,
+        Mutation::TakesNewIds,
+        Mutation::AsksBeforeFencing,
+        Mutation::AsksUnstable,
+        Mutation::AsksUncommitted,
+        Mutation::CommitsBeforeDecision,
+        Mutation::ResumesUndecided,
+        Mutation::KeepsUndecided,
+        Mutation::ForgetsAdoption,
+        Mutation::SendsUnacknowledged,
+        Mutation::SendsUndecided,
+        Mutation::SharesTransaction,
+        Mutation::PreparesUnacknowledged,
+        Mutation::MarksOutside,
+        Mutation::SkipsMarkerWithoutOutput,
+        Mutation::CommitsOffsetsEarly,
+        Mutation::RetainsBeforeDecided,
     ];
 }

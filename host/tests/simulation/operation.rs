@@ -3,12 +3,16 @@
 //! Invariant: one step changes one file, and each may fail before it has happened or after.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use lockgate_host::id::{Attempt, Epoch};
+use lockgate_host::protocol::Event;
 use lockgate_host::protocol::retention::{self, RetentionFacts};
-use lockgate_host::protocol::{CommitPermit, Event, PublishReceipt};
 
 use crate::attempt::Shared;
+use crate::commit::Commit;
+use crate::decision::Decision;
+use crate::log_sink::LogSink;
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
 use crate::world::{Manifest, TaskSnapshot};
@@ -20,12 +24,7 @@ pub enum Operation {
         /// Nobody has asked for it.
         answered: bool,
     },
-    Commit {
-        permit: CommitPermit,
-        parts: VecDeque<String>,
-        /// The answer was given already.
-        answered: bool,
-    },
+    Commit(Commit),
     Retain(Retention),
 }
 
@@ -37,13 +36,7 @@ pub enum Retention {
 }
 
 /// The answer to an operation that is over; `None` while it isn't.
-type Answer = Option<Vec<Event<TaskSnapshot>>>;
-
-/// A commit that nothing has allowed: what a shell would do that makes its own receipt.
-pub fn early_commit(epoch: Epoch, parts: Vec<String>) -> Operation {
-    let permit = CommitPermit::new(PublishReceipt::for_published(epoch));
-    Operation::Commit { permit, parts: parts.into(), answered: true }
-}
+pub type Answer = Option<Vec<Event<TaskSnapshot>>>;
 
 impl Operation {
     pub fn retention(committed: Epoch) -> Operation {
@@ -54,16 +47,26 @@ impl Operation {
         matches!(self, Operation::Retain(_))
     }
 
-    pub fn step(&mut self, attempt: Attempt, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
+    /// The decision that it is about.
+    pub fn into_decision(self) -> Option<Decision> {
+        match self {
+            Operation::Commit(commit) => commit.into_decision(),
+            Operation::Publish { .. } | Operation::Retain(_) => None,
+        }
+    }
+
+    pub fn step(
+        &mut self,
+        attempt: Attempt,
+        log: Option<(&mut LogSink, Duration)>,
+        shared: &mut Shared<'_>,
+    ) -> Result<Answer, Violation> {
         match self {
             Operation::Publish { epoch, manifest, answered } => {
                 let answer = publish(*epoch, manifest, shared)?;
                 Ok(answer.map(|events| if *answered { Vec::new() } else { events }))
             }
-            Operation::Commit { permit, parts, answered } => {
-                let answer = commit(permit, parts, shared)?;
-                Ok(answer.map(|events| if *answered { Vec::new() } else { events }))
-            }
+            Operation::Commit(commit) => commit.step(log, shared),
             Operation::Retain(retention) => retain(retention, attempt, shared),
         }
     }
@@ -82,23 +85,6 @@ fn publish(epoch: Epoch, manifest: &Manifest, shared: &mut Shared<'_>) -> Result
         Some(receipt) => Ok(Some(vec![Event::Published(receipt)])),
         None => failed("there is a manifest of this epoch"),
     }
-}
-
-fn commit(permit: &CommitPermit, parts: &mut VecDeque<String>, shared: &mut Shared<'_>) -> Result<Answer, Violation> {
-    let epoch = permit.epoch();
-    if shared.fault(shared.scenario.faults.commit_failure) {
-        // All of it, none of it or some of it is done.
-        let done = shared.rng.between(0, parts.len() as u64) as usize;
-        for part in parts.drain(..done) {
-            shared.world.commit_part(permit, &part)?;
-        }
-        return Ok(Some(vec![Event::CommitFailed { epoch, reason: "the answer is lost".to_owned() }]));
-    }
-    if let Some(part) = parts.pop_front() {
-        shared.world.commit_part(permit, &part)?;
-        return Ok(None);
-    }
-    Ok(Some(vec![Event::Committed(epoch)]))
 }
 
 fn retain(retention: &mut Retention, attempt: Attempt, shared: &mut Shared<'_>) -> Result<Answer, Violation> {

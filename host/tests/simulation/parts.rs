@@ -1,4 +1,4 @@
-//! What a task is made of: the source that reads splits, the counter that keeps state, the sink that prepares parts.
+//! What a task is made of: the source that reads splits, the counter that keeps state, the sinks that prepare.
 //!
 //! Invariant: what a snapshot refers to is either in its [`Upload`] or was in the snapshot before.
 
@@ -155,15 +155,31 @@ impl Counter {
     }
 }
 
-#[derive(Default)]
+/// One subtask of each of the job's sinks.
 pub struct Sink {
+    has_parts: bool,
+    /// Its number, if there is a deciding sink.
+    pub log: Option<usize>,
     open: Option<String>,
     parts_opened: u64,
 }
 
 impl Sink {
+    pub fn new(has_parts: bool, log: Option<usize>) -> Sink {
+        Sink { has_parts, log, open: None, parts_opened: 0 }
+    }
+
+    pub fn write(&mut self, row: Row, task: TaskId, at: &mut Surroundings<'_>) {
+        if let (Some(writer), Some(log)) = (self.log, &mut at.log) {
+            log.write(writer, row, at.now);
+        }
+        if self.has_parts {
+            self.write_part(row, task, at.attempt, at.world);
+        }
+    }
+
     /// Rows reach the disk as they are written, so a crash leaves a part that nobody will complete.
-    pub fn write(&mut self, row: Row, task: TaskId, attempt: Attempt, world: &mut World) {
+    fn write_part(&mut self, row: Row, task: TaskId, attempt: Attempt, world: &mut World) {
         if self.open.is_none() {
             self.parts_opened += 1;
             self.open = Some(format!("{attempt}-{}-{}", task.0, self.parts_opened));
@@ -173,7 +189,12 @@ impl Sink {
         part.rows.push(row);
     }
 
-    pub fn prepare(&mut self, upload: &mut Upload) {
+    pub fn prepare(&mut self, upload: &mut Upload, at: &mut Surroundings<'_>) {
+        if let (Some(writer), Some(log)) = (self.log, &mut at.log) {
+            let (turn, wrote) = log.cut(writer, upload.epoch);
+            upload.changed |= wrote;
+            upload.turn = Some((writer, turn));
+        }
         if let Some(name) = self.open.take() {
             upload.changed = true;
             upload.snapshot.parts.push(name.clone());

@@ -1,30 +1,49 @@
-//! What a process does before an attempt runs: read, decide, commit again, discard, restore. A crash may come at any step.
+//! What a process does before an attempt runs: read, take over, decide, withdraw, commit again, adopt, discard, restore. A crash may
+//! come at any step.
 //!
-//! Invariant: it knows only what it has read in the store and the sink's folder.
+//! Invariant: it knows only what it has read in the store, the two-phase sink's folder and the deciding sink's cluster.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockgate_host::id::{Attempt as AttemptNumber, Epoch, JobUid, Name};
-use lockgate_host::protocol::recovery::{
-    self, EdgeFacts, ExpectedJob, ExpectedOperator, Identity, ManifestFacts, NewestManifest, OperatorFacts,
-    RecoveryDecision, RecoveryFacts,
-};
-use lockgate_host::protocol::{CommitPermit, MaxParallelism, PublishReceipt};
+use lockgate_host::id::{Attempt as AttemptNumber, Epoch};
+use lockgate_host::protocol::decision::{Decided, DeciderFacts, Published, resolve};
+use lockgate_host::protocol::{CommitPermit, PublishReceipt};
 
 use crate::attempt::{Attempt, Shared};
+use crate::broker::{Decides, Handle};
+use crate::cluster::place;
+use crate::decision::{Decision, Lost, Progress, Request};
+use crate::facts;
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
-use crate::scenario::Scenario;
-use crate::world::{Kind, Manifest, World};
+use crate::take_over::{TakeOver, Taken};
+use crate::world::World;
+
+/// What is known of the attempt that is to run.
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub number: AttemptNumber,
+    pub from: Option<Epoch>,
+    /// The newest manifest's, which may have been withdrawn.
+    pub newest: Option<Epoch>,
+    withdraw: Option<Epoch>,
+    adopt: bool,
+    /// Of a job with a deciding sink.
+    pub handles: Option<[Option<Handle>; 2]>,
+}
 
 /// How far a recovery is.
 pub enum Recovery {
     Identify,
     Read,
-    Claim { number: AttemptNumber, from: Option<Epoch> },
-    Recommit { number: AttemptNumber, from: Option<Epoch>, parts: VecDeque<String> },
-    Discard { number: AttemptNumber, from: Option<Epoch>, leftovers: Option<VecDeque<String>> },
-    Restore { number: AttemptNumber, from: Option<Epoch> },
+    Claim { number: AttemptNumber },
+    TakeOver { number: AttemptNumber, take_over: TakeOver },
+    Decide { number: AttemptNumber, taken: Option<Taken> },
+    Withdraw(Start),
+    Recommit { start: Start, parts: VecDeque<String> },
+    Adopt { start: Start, adoption: Decision },
+    Discard { start: Start, leftovers: Option<VecDeque<String>> },
+    Restore(Start),
 }
 
 impl Recovery {
@@ -32,43 +51,79 @@ impl Recovery {
     pub fn step(&mut self, shared: &mut Shared<'_>) -> Result<Option<Attempt>, Violation> {
         let mutation = shared.scenario.mutation;
         match self {
-            Recovery::Identify => {
-                shared.world.has_identity = true;
-                *self = Recovery::Read;
-            }
-            Recovery::Read => {
-                let (number, from) = read(shared.world, shared.scenario)?;
-                (shared.trace)(&|| format!("       attempt {number} starts from {from:?}"));
-                *self = Recovery::Claim { number, from };
-            }
-            Recovery::Claim { number, from } => {
-                let (number, from) = (*number, *from);
+            Recovery::Identify => *self = Recovery::Read,
+            Recovery::Read => *self = Recovery::Claim { number: facts::next_attempt(shared.world, shared.scenario) },
+            &mut Recovery::Claim { number } => {
                 if !shared.world.attempts.insert(number) && mutation != Some(Mutation::ReusesAttempt) {
                     return Err(Violation(format!("attempt {number} is claimed twice")));
                 }
-                *self = match mutation {
-                    Some(Mutation::DiscardsBeforeRecommit) => Recovery::Discard { number, from, leftovers: None },
-                    Some(_) | None => Recovery::recommit(number, from, shared),
+                *self = if shared.world.has_log {
+                    Recovery::TakeOver { number, take_over: TakeOver::new(number, mutation) }
+                } else {
+                    Recovery::Decide { number, taken: None }
                 };
             }
-            Recovery::Recommit { number, from, parts } => match parts.pop_front() {
+            Recovery::TakeOver { number, take_over } => {
+                let uid = shared.world.uid.clone();
+                if let taken @ Some(_) = take_over.step(shared.world, &uid, mutation) {
+                    *self = Recovery::Decide { number: *number, taken };
+                }
+            }
+            Recovery::Decide { number, taken } => {
+                let Some(start) = decide(*number, taken.take(), shared)? else { return Ok(None) };
+                (shared.trace)(&|| format!("       {start:?}"));
+                *self = Recovery::Withdraw(start);
+            }
+            Recovery::Withdraw(start) => {
+                let start = start.clone();
+                if let Some(undecided) = start.withdraw.filter(|_| mutation != Some(Mutation::KeepsUndecided)) {
+                    shared.world.withdraw(undecided)?;
+                }
+                *self = match mutation {
+                    Some(Mutation::DiscardsBeforeRecommit) => Recovery::Discard { start, leftovers: None },
+                    Some(_) | None => Recovery::recommit(start, shared),
+                };
+            }
+            Recovery::Recommit { start, parts } => match parts.pop_front() {
                 Some(part) => {
-                    let epoch = from.expect("only a checkpoint has parts");
-                    let permit = CommitPermit::new(PublishReceipt::for_published(epoch));
+                    let epoch = start.from.expect("only a checkpoint has parts");
+                    let digest = shared.world.manifests[&epoch].digest;
+                    let permit = CommitPermit::new(PublishReceipt::for_published(epoch, digest));
                     shared.world.commit_part(&permit, &part)?;
                 }
                 None => {
-                    let (number, from) = (*number, *from);
+                    let start = start.clone();
+                    if let Some(epoch) = start.from.filter(|_| mutation != Some(Mutation::SkipsRecommit)) {
+                        shared.world.files_committed = Some(epoch);
+                        if mutation.is_none() {
+                            shared.world.check_files(epoch, shared.scenario)?;
+                        }
+                    }
                     *self = match mutation {
-                        Some(Mutation::DiscardsBeforeRecommit) => Recovery::Restore { number, from },
-                        Some(_) | None => Recovery::Discard { number, from, leftovers: None },
+                        Some(Mutation::DiscardsBeforeRecommit) => Recovery::Restore(start),
+                        Some(_) | None => Recovery::adopt(start, shared),
                     };
                 }
             },
-            Recovery::Discard { number, from, leftovers } => {
-                let (number, from) = (*number, *from);
+            Recovery::Adopt { start, adoption } => {
+                let blind = adoption.next == Request::Commit && shared.fault(shared.scenario.faults.decision_failure);
+                if blind {
+                    shared.world.oracle.unknown += 1;
+                    let lost = *shared.rng.pick(&[Lost::Request, Lost::Answer, Lost::Underway]);
+                    adoption.clone().commit_blindly(lost, shared.world)?;
+                    *self = Recovery::Identify;
+                    return Ok(None);
+                }
+                match adoption.step(shared.world, mutation)? {
+                    Progress::Goes => {}
+                    Progress::Done => *self = Recovery::Discard { start: start.clone(), leftovers: None },
+                    Progress::Denied => *self = Recovery::Identify,
+                }
+            }
+            Recovery::Discard { start, leftovers } => {
+                let start = start.clone();
                 let of_dead = |world: &World| -> VecDeque<String> {
-                    let dead = world.parts.iter().filter(|(_, part)| part.attempt < number);
+                    let dead = world.parts.iter().filter(|(_, part)| part.attempt < start.number);
                     dead.map(|(name, _)| name.clone()).collect()
                 };
                 let leftovers = leftovers.get_or_insert_with(|| of_dead(shared.world));
@@ -78,105 +133,100 @@ impl Recovery {
                 match leftovers.pop_front() {
                     Some(part) => drop(shared.world.parts.remove(&part)),
                     None if mutation == Some(Mutation::DiscardsBeforeRecommit) => {
-                        *self = Recovery::recommit(number, from, shared);
+                        *self = Recovery::recommit(start, shared);
                     }
-                    None => *self = Recovery::Restore { number, from },
+                    None => *self = Recovery::Restore(start),
                 }
             }
-            Recovery::Restore { number, from } => {
-                if let Some((part, _)) = shared.world.parts.iter().find(|(_, part)| part.attempt < *number) {
+            Recovery::Restore(start) => {
+                if let Some((part, _)) = shared.world.parts.iter().find(|(_, part)| part.attempt < start.number) {
                     return Err(Violation(format!("part {part} of a dead attempt is left over")));
                 }
-                return Attempt::start(*number, *from, shared).map(Some);
+                return Attempt::start(start.clone(), shared).map(Some);
             }
         }
         Ok(None)
     }
 
-    fn recommit(number: AttemptNumber, from: Option<Epoch>, shared: &Shared<'_>) -> Recovery {
+    fn recommit(start: Start, shared: &Shared<'_>) -> Recovery {
         let skips = shared.scenario.mutation == Some(Mutation::SkipsRecommit);
-        let newest = from.filter(|_| !skips).map(|epoch| &shared.world.manifests[&epoch]);
+        let newest = start.from.filter(|_| !skips).map(|epoch| &shared.world.manifests[&epoch]);
         let parts = newest.map(|manifest| manifest.parts().into()).unwrap_or_default();
-        Recovery::Recommit { number, from, parts }
+        Recovery::Recommit { start, parts }
+    }
+
+    fn adopt(start: Start, shared: &Shared<'_>) -> Recovery {
+        let forgets = shared.scenario.mutation == Some(Mutation::ForgetsAdoption);
+        let Some(handle) = start.handles.and_then(|[first, _]| first).filter(|_| start.adopt && !forgets) else {
+            return Recovery::Discard { start, leftovers: None };
+        };
+        let decided = start.from.map(|epoch| (epoch, shared.world.manifests[&epoch].digest));
+        let decides = Decides { attempt: start.number, decided, follows: start.from, adopts: true };
+        let uid = shared.world.uid.clone();
+        Recovery::Adopt { start, adoption: Decision { handle, uid, decides, offsets: None, next: Request::Marker } }
+    }
+
+    /// What was asked of the cluster, if the process dies now.
+    pub fn into_decision(self) -> Option<Decision> {
+        match self {
+            Recovery::Adopt { adoption, .. } if !matches!(adoption.next, Request::ReadBack { .. }) => Some(adoption),
+            Recovery::Identify
+            | Recovery::Read
+            | Recovery::Claim { .. }
+            | Recovery::TakeOver { .. }
+            | Recovery::Decide { .. }
+            | Recovery::Withdraw(_)
+            | Recovery::Recommit { .. }
+            | Recovery::Adopt { .. }
+            | Recovery::Discard { .. }
+            | Recovery::Restore(_) => None,
+        }
     }
 }
 
-/// Reads the store and decides: the number of the attempt, and the epoch it starts from.
-fn read(world: &World, scenario: &Scenario) -> Result<(AttemptNumber, Option<Epoch>), Violation> {
-    let mut manifests = world.manifests.keys().copied().collect::<BTreeSet<_>>();
-    if scenario.mutation == Some(Mutation::ResumesOlder) && manifests.len() > 1 {
-        manifests.pop_last();
+/// Decides where the attempt starts. `None`: the job can't go on, and it has lost something.
+fn decide(number: AttemptNumber, taken: Option<Taken>, shared: &mut Shared<'_>) -> Result<Option<Start>, Violation> {
+    let (world, mutation) = (&mut *shared.world, shared.scenario.mutation);
+    let handles = taken.as_ref().map(|taken| taken.handles);
+    let facts = taken.map(|taken| DeciderFacts { place: place(), marker: taken.marker });
+    let newest = world.manifests.keys().next_back().copied();
+    let decided = match resolve(&world.uid, &published(world, facts.as_ref()), facts.as_ref()) {
+        Ok(decided) => decided,
+        Err(refused) => {
+            if !world.has_lost {
+                return Err(Violation(format!("a sound world is refused: {refused}")));
+            }
+            world.refused = Some(refused.to_string());
+            return Ok(None);
+        }
+    };
+    let Decided { epoch: mut from, mut withdraw, adopt } = decided;
+    match mutation {
+        Some(Mutation::ResumesUndecided) => (from, withdraw) = (newest, None),
+        Some(Mutation::ResumesOlder) if from == newest => {
+            let older = world.manifests.keys().rev().nth(1).copied();
+            from = older.or(from);
+        }
+        Some(_) | None => {}
     }
-    let newest = manifests.last().map(|epoch| NewestManifest::Valid(facts(*epoch, &world.manifests[epoch])));
-    let uid = JobUid("uid".to_owned());
-    let facts = RecoveryFacts {
-        identity: Identity::Found { job: name("job"), uid },
-        attempts: world.attempts.clone(),
-        manifests,
-        newest,
-    };
-    let tables = BTreeMap::from([("counts".to_owned(), 1)]);
-    let job = ExpectedJob {
-        name: name("job"),
-        max_parallelism: key_groups(),
-        operators: [
-            (name("source"), ExpectedOperator::Source),
-            (name("count"), ExpectedOperator::Operator { tables }),
-            (name("sink"), ExpectedOperator::Sink),
-        ]
-        .into(),
-        edges: [(name("count"), [edge("source")].into()), (name("sink"), [edge("count")].into())].into(),
-    };
-    let number = match scenario.mutation {
-        Some(Mutation::ReusesAttempt) => AttemptNumber(1),
-        Some(_) | None => recovery::next_attempt(&facts),
-    };
-    match recovery::decide(&facts, &job) {
-        RecoveryDecision::Fresh => Ok((number, None)),
-        RecoveryDecision::Resume { epoch } => Ok((number, Some(epoch))),
-        RecoveryDecision::Refuse(refused) => Err(Violation(format!("a sound store is refused: {refused}"))),
+    if world.files_committed > from {
+        let what = format!("the files have {:?}, and {from:?} was decided last", world.files_committed);
+        if !world.has_lost {
+            return Err(Violation(what));
+        }
+        world.refused = Some(what);
+        return Ok(None);
     }
-}
-
-/// What a store would read out of a manifest.
-fn facts(epoch: Epoch, manifest: &Manifest) -> ManifestFacts {
-    let splits = manifest.tasks.values().any(|task| !task.positions.is_empty());
-    let source = OperatorFacts { splits, ..OperatorFacts::default() };
-    let counters = manifest.shape.counters;
-    let in_flight = |kind: Kind, from: &str| {
-        let snapshots = manifest.of(kind);
-        let overtaken = snapshots.iter().filter(|snapshot| snapshot.in_flight.is_some());
-        overtaken.map(|_| edge(from)).collect::<BTreeSet<_>>()
-    };
-    let count = OperatorFacts {
-        key_groups: (0..counters).map(|index| key_groups().range(index, counters)).collect(),
-        tables: [("counts".to_owned(), 1)].into(),
-        in_flight: in_flight(Kind::Counter, "source"),
-        ..OperatorFacts::default()
-    };
-    let sink = OperatorFacts {
-        committables: !manifest.parts().is_empty(),
-        in_flight: in_flight(Kind::Sink, "count"),
-        ..OperatorFacts::default()
-    };
-    ManifestFacts {
-        job: name("job"),
-        uid: JobUid("uid".to_owned()),
-        epoch,
-        attempt: manifest.attempt,
-        max_parallelism: key_groups(),
-        operators: [(name("source"), source), (name("count"), count), (name("sink"), sink)].into(),
+    if let Some(epoch) = from {
+        facts::check_resumable(epoch, world)?;
     }
+    Ok(Some(Start { number, from, newest, withdraw, adopt, handles }))
 }
 
-fn edge(from: &str) -> EdgeFacts {
-    EdgeFacts { from: name(from), output: String::new(), input: 0 }
-}
-
-fn name(name: &str) -> Name {
-    Name::new(name).expect("a usable name")
-}
-
-fn key_groups() -> MaxParallelism {
-    MaxParallelism::new(Scenario::KEY_GROUPS).expect("in range")
+/// The newest two manifests, and that of the marker.
+fn published(world: &World, facts: Option<&DeciderFacts>) -> BTreeMap<Epoch, Published> {
+    let marked = facts.and_then(|facts| facts.marker.as_ref()?.decided).map(|(epoch, _)| epoch);
+    let newest = world.manifests.keys().rev().take(2).copied().chain(marked).collect::<BTreeSet<_>>();
+    let known = newest.into_iter().filter_map(|epoch| Some((epoch, world.manifests.get(&epoch)?)));
+    known.map(|(epoch, of)| (epoch, Published { digest: of.digest, decision: of.decision.clone() })).collect()
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockgate_host::protocol::in_flight::Dealing;
 use lockgate_host::protocol::{Alignment, CoordinatorOptions};
 
+use crate::loss::Loss;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 use crate::world::Shape;
@@ -26,6 +27,10 @@ pub struct Faults {
     pub upload_failure: u64,
     pub publish_failure: u64,
     pub commit_failure: u64,
+    /// A commit in the cluster without an answer.
+    pub decision_failure: u64,
+    /// A transaction takes too long for the cluster.
+    pub time_out: u64,
     pub stop: u64,
 }
 
@@ -38,6 +43,7 @@ pub struct Weights {
     pub upload: u64,
     pub deliver: u64,
     pub operation: u64,
+    pub write: u64,
     pub tick: u64,
 }
 
@@ -63,6 +69,14 @@ pub struct Scenario {
     /// A counter writes all its state anew with every n-th snapshot, and what has changed with the others.
     pub base_every: u64,
     pub channel_items_max: usize,
+    /// There is a two-phase sink.
+    pub has_files: bool,
+    /// From which round on there is a deciding sink.
+    pub log_from: Option<usize>,
+    /// Other jobs use the topic of the markers, too.
+    pub foreign: bool,
+    /// What is lost at some time.
+    pub loss: Option<Loss>,
     pub faults: Faults,
     pub weights: Weights,
 }
@@ -84,6 +98,8 @@ impl Scenario {
             rounds.push((*rng.pick(if overtakes { &[3, 10, 25, 40] } else { &[0, 3, 10, 25, 40] }), splits));
             splits += rng.below(2) as u32;
         }
+        let (has_files, log_from) = sinks(rng, alignment);
+        let loss = (log_from == Some(0) && rng.one_in(4)).then(|| Loss::new(rng));
         let millis = |rng: &mut Rng, from: &[u64]| Duration::from_millis(*rng.pick(from));
         Scenario {
             mutation,
@@ -106,6 +122,10 @@ impl Scenario {
             base_every: rng.between(2, 5),
             // A channel has room for all barriers under way before it is full, or they could keep records out for ever.
             channel_items_max: rng.between(concurrent_max.get().into(), if overtakes { 10 } else { 6 }) as usize,
+            has_files,
+            log_from,
+            foreign: rng.one_in(3),
+            loss,
             faults: Scenario::faults(rng),
             weights: Weights {
                 source: (0..SOURCES_MAX).map(|_| *rng.pick(&[1, 4, 16])).collect(),
@@ -115,6 +135,7 @@ impl Scenario {
                 upload: *rng.pick(&[1, 4, 16]),
                 deliver: *rng.pick(&[1, 4, 16]),
                 operation: *rng.pick(&[1, 4, 16]),
+                write: *rng.pick(&[1, 4, 16]),
                 tick: *rng.pick(&[1, 4, 16]),
             },
         }
@@ -146,6 +167,8 @@ impl Scenario {
             upload_failure: often(rng, 8),
             publish_failure: often(rng, 2),
             commit_failure: often(rng, 2),
+            decision_failure: often(rng, 2),
+            time_out: often(rng, 40),
             stop: often(rng, 20),
         }
     }
@@ -156,6 +179,15 @@ fn any_shape(rng: &mut Rng, sides: usize, has_sinks: bool) -> Shape {
     sources[..sides].iter_mut().for_each(|sources| *sources = rng.between(1, 3) as u32);
     let counters = rng.between(1, 3) as u32;
     Shape { sources, counters, sinks: if has_sinks { rng.between(1, 2) as u32 } else { 0 } }
+}
+
+/// Whether there is a two-phase sink, and from which round on a deciding one.
+fn sinks(rng: &mut Rng, alignment: Alignment) -> (bool, Option<usize>) {
+    let log = rng.one_in(2) && alignment != Alignment::AtLeastOnce;
+    if !log {
+        return (true, None);
+    }
+    *rng.pick(&[(false, Some(0)), (true, Some(0)), (true, Some(1))])
 }
 
 /// How barriers are aligned, and how many checkpoints may be in flight.

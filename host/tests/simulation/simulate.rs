@@ -31,6 +31,17 @@ pub struct Story {
     /// Attempts of another shape than the one before, and how many of them had records in flight to take up.
     pub rescaled: u64,
     pub rescaled_in_flight: u64,
+    /// Checkpoints that a deciding sink has decided, and markers without one.
+    pub decided: u64,
+    pub adopted: u64,
+    /// Checkpoints that were published and not decided.
+    pub withdrawn: u64,
+    pub unknown: u64,
+    pub shut_out: u64,
+    pub timed_out: u64,
+    /// Jobs that lost something, and how many of them said that they can't go on.
+    pub lost: u64,
+    pub refused: u64,
 }
 
 impl Story {
@@ -45,9 +56,35 @@ impl Story {
         self.overtaken += other.overtaken;
         self.rescaled += other.rescaled;
         self.rescaled_in_flight += other.rescaled_in_flight;
+        self.decided += other.decided;
+        self.adopted += other.adopted;
+        self.withdrawn += other.withdrawn;
+        self.unknown += other.unknown;
+        self.shut_out += other.shut_out;
+        self.timed_out += other.timed_out;
+        self.lost += other.lost;
+        self.refused += other.refused;
+    }
+
+    fn of_world(&mut self, world: &World) {
+        let oracle = &world.oracle;
+        self.published = oracle.published;
+        self.files_deleted = oracle.files_deleted;
+        self.overtaken = oracle.overtaken;
+        self.rescaled = oracle.rescaled;
+        self.rescaled_in_flight = oracle.rescaled_in_flight;
+        self.decided = oracle.decided;
+        self.adopted = oracle.adopted;
+        self.withdrawn = oracle.withdrawn;
+        self.unknown = oracle.unknown;
+        self.shut_out = oracle.shut_out;
+        self.timed_out = oracle.timed_out;
+        self.lost = u64::from(world.has_lost);
+        self.refused = u64::from(world.refused.is_some());
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 enum Process {
     Recovering(Recovery),
     Running(Box<Attempt>),
@@ -84,24 +121,23 @@ pub fn simulate(
         scenario,
         trace,
     };
+    simulation.world.history = simulation.scenario.loss.is_some().then(Vec::new);
     let mut next_id = 0;
-    for (records, splits) in simulation.scenario.rounds.clone() {
+    for (round, (records, splits)) in simulation.scenario.rounds.clone().into_iter().enumerate() {
+        let Scenario { has_files, log_from, .. } = simulation.scenario;
+        simulation.world.has_log = log_from.is_some_and(|from| from <= round);
+        simulation.world.oracle.watch(has_files, simulation.world.has_log, next_id);
         simulation.add_input(records, splits, &mut next_id);
         simulation.run_until_ended()?;
         // Run again, the job has nothing to do, and does nothing.
         let published = simulation.world.oracle.published;
         simulation.run_until_ended()?;
-        if simulation.world.oracle.published > published {
+        if simulation.world.oracle.published > published && !simulation.world.has_lost {
             return Err(Violation("a checkpoint was published although there was no new input".to_owned()));
         }
     }
-    let Simulation { mut story, world, .. } = simulation;
-    story.published = world.oracle.published;
-    story.files_deleted = world.oracle.files_deleted;
-    story.overtaken = world.oracle.overtaken;
-    story.rescaled = world.oracle.rescaled;
-    story.rescaled_in_flight = world.oracle.rescaled_in_flight;
-    Ok(story)
+    simulation.story.of_world(&simulation.world);
+    Ok(simulation.story)
 }
 
 impl Simulation<'_> {
@@ -122,7 +158,7 @@ impl Simulation<'_> {
     /// Starts processes until one says that all input is in the output.
     fn run_until_ended(&mut self) -> Result<(), Violation> {
         let mut process = Process::Recovering(Recovery::Identify);
-        loop {
+        while self.world.refused.is_none() {
             self.story.steps += 1;
             if self.story.steps > STEPS_MAX {
                 return Err(Violation("the job doesn't come to an end".to_owned()));
@@ -131,11 +167,15 @@ impl Simulation<'_> {
                 (self.trace)(&|| "       CRASH".to_owned());
                 self.story.crashes += 1;
                 self.story.crashes_in_recovery += u64::from(matches!(process, Process::Recovering(_)));
-                process = Process::Recovering(Recovery::Identify);
+                self.leave(std::mem::replace(&mut process, Process::Recovering(Recovery::Identify)));
                 self.abandoned.clear();
                 continue;
             }
             self.run_abandoned()?;
+            self.move_cluster()?;
+            if matches!(process, Process::Recovering(Recovery::Identify)) && self.scenario.loss.is_some() {
+                self.lose()?;
+            }
             let mut shared = Shared {
                 scenario: &self.scenario,
                 rng: &mut self.rng,
@@ -159,22 +199,68 @@ impl Simulation<'_> {
                     }
                     match end {
                         None => {}
-                        Some(End::Finished { ended: true }) => {
-                            return self.world.oracle.input_ended(&self.world.input, &self.scenario);
-                        }
+                        Some(End::Finished { ended: true }) => return self.input_ended(),
                         Some(End::Finished { ended: false }) => {
                             self.story.stops += 1;
-                            process = Process::Recovering(Recovery::Identify);
+                            self.close(std::mem::replace(&mut process, Process::Recovering(Recovery::Identify)));
                         }
                         Some(End::Failed) => {
                             self.story.failures += 1;
                             self.faults_left = self.faults_left.saturating_sub(1);
-                            process = Process::Recovering(Recovery::Identify);
+                            self.close(std::mem::replace(&mut process, Process::Recovering(Recovery::Identify)));
                         }
                     }
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The job says that all of its input is in the output.
+    fn input_ended(&mut self) -> Result<(), Violation> {
+        while self.world.broker.settle_one(&mut self.rng) {}
+        self.world.look(&self.scenario)?;
+        self.world.oracle.input_ended(&self.world.input, &self.scenario)
+    }
+
+    /// A process dies.
+    fn leave(&mut self, process: Process) {
+        match process {
+            Process::Running(attempt) => attempt.leave(true, &mut self.world, &mut self.rng),
+            Process::Recovering(recovery) => self.world.zombies.extend(recovery.into_decision()),
+        }
+    }
+
+    /// A process ends in order.
+    fn close(&mut self, process: Process) {
+        if let Process::Running(attempt) = process {
+            attempt.leave(false, &mut self.world, &mut self.rng);
+        }
+    }
+
+    fn move_cluster(&mut self) -> Result<(), Violation> {
+        if !self.world.has_log {
+            return Ok(());
+        }
+        let comes = self.faults_left > 0 && self.rng.one_in(self.scenario.faults.time_out);
+        // A transaction of which nobody takes the id over is ended by the cluster alone.
+        let orphaned = self.scenario.mutation == Some(Mutation::TakesNewIds) && self.rng.one_in(100);
+        if comes || orphaned {
+            (self.trace)(&|| "       a transaction takes too long".to_owned());
+            self.faults_left = self.faults_left.saturating_sub(u64::from(comes));
+            self.world.time_out(&mut self.rng);
+        }
+        self.world.move_cluster(&self.scenario, &mut self.rng)
+    }
+
+    fn lose(&mut self) -> Result<(), Violation> {
+        let Some(loss) = self.scenario.loss.take_if(|_| self.rng.one_in(3)) else { return Ok(()) };
+        let comes = loss.strike(&mut self.world);
+        (self.trace)(&|| format!("       {loss:?}: {comes}"));
+        if !comes {
+            self.scenario.loss = Some(loss);
+        }
+        self.world.look(&self.scenario)
     }
 
     /// Whether the process dies here. One crash in three is followed by another soon, often during the recovery.

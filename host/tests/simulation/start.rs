@@ -7,21 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockgate_host::element::{Batch, Row as BatchRow};
-use lockgate_host::id::{Attempt as AttemptNumber, Epoch, TaskId};
+use lockgate_host::id::TaskId;
 use lockgate_host::protocol::in_flight::{self, Dealing, Place};
 use lockgate_host::protocol::{Aligner, Alignment, Coordinator, KeyGroupRange, MaxParallelism, Watermarks};
 
 use crate::attempt::{Attempt, Shared};
 use crate::channel::{Channel, From, Item};
+use crate::log_sink::LogSink;
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
 use crate::parts::{Counter, Sink, Source};
+use crate::recovery::Start;
 use crate::scenario::Scenario;
 use crate::task::Task;
 use crate::world::{Content, Kind, Manifest, Shape, State, StateFile, TaskSnapshot, World};
 
 impl Attempt {
-    pub fn start(number: AttemptNumber, from: Option<Epoch>, shared: &mut Shared<'_>) -> Result<Attempt, Violation> {
+    pub fn start(start: Start, shared: &mut Shared<'_>) -> Result<Attempt, Violation> {
+        let Start { number, from, newest, handles, .. } = start;
+        if from != shared.world.decided() {
+            let decided = shared.world.decided();
+            return Err(Violation(format!("attempt {number} starts from {from:?}, and {decided:?} was decided last")));
+        }
         let scenario = shared.scenario;
         let shape = scenario.next_shape(shared.rng, shared.world.shape);
         let manifest = from.map(|epoch| shared.world.manifests[&epoch].clone());
@@ -33,12 +40,15 @@ impl Attempt {
         wiring.counters()?;
         wiring.sinks()?;
         let Wiring { tasks, channels, manifest, .. } = wiring;
+        let writers = tasks.iter().filter(|task| task.sink.is_some()).count();
+        let identity = (number, shared.world.uid.clone());
+        let log = handles.map(|handles| LogSink::new(identity, from, handles, writers, scenario.mutation));
         let takes_up = tasks.iter().any(|task| !task.restored.is_empty());
         shared.world.oracle.rescaled += u64::from(is_rescaled);
         shared.world.oracle.rescaled_in_flight += u64::from(is_rescaled && takes_up);
         let ids = tasks.iter().map(|task| task.id).collect();
         let sources = (0..shape.task(Kind::Counter, 0).0).map(TaskId).collect::<Vec<_>>();
-        let last_published = from.filter(|_| scenario.mutation != Some(Mutation::ReusesEpochs));
+        let last_published = newest.filter(|_| scenario.mutation != Some(Mutation::ReusesEpochs));
         let injected = sources.iter().map(|&source| (source, VecDeque::new())).collect();
         let mut options = scenario.options;
         if *shared.faults_left == 0 {
@@ -54,6 +64,7 @@ impl Attempt {
             tasks,
             channels,
             injected,
+            log,
             coordinator: Coordinator::new(options, ids, sources.into_iter().collect(), last_published, Duration::ZERO),
             mailbox: Vec::new(),
             uploads: Vec::new(),
@@ -123,7 +134,7 @@ impl Wiring<'_> {
                 inputs,
                 restored,
                 counter: Some(Counter::new(index, own, state, seen, files)),
-                sink: (self.shape.sinks == 0).then(Sink::default),
+                sink: (self.shape.sinks == 0).then(|| self.sink(index)),
                 ..task
             });
         }
@@ -135,9 +146,13 @@ impl Wiring<'_> {
             let inputs = self.join(vec![(Kind::Counter, From::Counter)]);
             let restored = self.in_flight(Kind::Sink, index)?;
             let task = self.task(self.shape.task(Kind::Sink, index), inputs.len());
-            self.tasks.push(Task { inputs, restored, sink: Some(Sink::default()), ..task });
+            self.tasks.push(Task { inputs, restored, sink: Some(self.sink(index)), ..task });
         }
         Ok(())
+    }
+
+    fn sink(&self, index: u32) -> Sink {
+        Sink::new(self.scenario.has_files, self.world.has_log.then_some(index as usize))
     }
 
     fn task(&self, id: TaskId, inputs: usize) -> Task {

@@ -8,9 +8,11 @@ use std::time::Duration;
 use lockgate_host::element::{Barrier, Purpose, WATERMARK_END};
 use lockgate_host::id::{Attempt, Epoch, TaskId};
 use lockgate_host::protocol::in_flight::Dealing;
+use lockgate_host::protocol::transactions::Turn;
 use lockgate_host::protocol::{Aligner, Input, MaxParallelism, Progress, Verdict, Watermarks};
 
 use crate::channel::{Channel, From, Item};
+use crate::log_sink::LogSink;
 use crate::mutation::Mutation;
 use crate::oracle::Violation;
 use crate::parts::{Counter, Sink, Source};
@@ -34,6 +36,8 @@ pub struct Upload {
     pub files: Vec<(String, Content)>,
     /// The part that is to be completed.
     pub part: Option<String>,
+    /// What the deciding sink has to be rid of first.
+    pub turn: Option<(usize, Turn)>,
 }
 
 /// Where a task stands.
@@ -43,6 +47,8 @@ pub struct Surroundings<'a> {
     pub now: Duration,
     pub rng: &'a mut Rng,
     pub world: &'a mut World,
+    /// The deciding sink, if there is one.
+    pub log: Option<&'a mut LogSink>,
     pub channels: &'a mut [Channel],
     pub signals: &'a mut Vec<Signal>,
 }
@@ -72,8 +78,14 @@ impl Task {
         self.outputs.iter().all(|&output| channels[output].items.len() < items_max)
     }
 
+    /// Whether its sink can't take anything now.
+    fn is_busy(&self, log: Option<&LogSink>) -> bool {
+        let writer = self.sink.as_ref().and_then(|sink| sink.log);
+        writer.zip(log).is_some_and(|(writer, log)| log.is_busy(writer))
+    }
+
     /// Whether the next item of an input may be taken.
-    pub fn may_take(&self, input: usize, channels: &[Channel], scenario: &Scenario) -> bool {
+    pub fn may_take(&self, input: usize, channels: &[Channel], log: Option<&LogSink>, scenario: &Scenario) -> bool {
         let channel = &channels[self.inputs[input]];
         let Some(item) = channel.items.front() else { return false };
         if self.is_done {
@@ -86,11 +98,12 @@ impl Task {
             && channel.announced.is_none()
             && !channel.waits(scenario.channel_items_max)
             && !waits
+            && !self.is_busy(log)
             && self.has_room(channels, scenario.channel_items_max)
     }
 
-    pub fn may_take_up(&self, channels: &[Channel], scenario: &Scenario) -> bool {
-        !self.restored.is_empty() && self.has_room(channels, scenario.channel_items_max)
+    pub fn may_take_up(&self, channels: &[Channel], log: Option<&LogSink>, scenario: &Scenario) -> bool {
+        !self.restored.is_empty() && !self.is_busy(log) && self.has_room(channels, scenario.channel_items_max)
     }
 
     /// When a barrier is to overtake.
@@ -329,7 +342,7 @@ impl Task {
         match progress {
             Progress::Unchanged => return,
             Progress::Idle => return self.send(at, Item::Idle),
-            Progress::Advanced(_) => {}
+            Progress::Advanced(_) | Progress::AdvancedThenIdle(_) => {}
             Progress::Active(_) => self.send(at, Item::Active),
         }
         let watermark = self.watermarks.current();
@@ -338,6 +351,9 @@ impl Task {
             totals.into_iter().for_each(|total| self.put_out(at, total));
         }
         self.send(at, Item::Watermark(watermark));
+        if let Progress::AdvancedThenIdle(_) = progress {
+            self.send(at, Item::Idle);
+        }
     }
 
     /// Takes the snapshot of an epoch.
@@ -350,6 +366,7 @@ impl Task {
             changed: false,
             files: Vec::new(),
             part: None,
+            turn: None,
         };
         if let Some(source) = &mut self.source {
             source.snapshot(&mut upload, at.scenario, &at.world.input);
@@ -361,7 +378,7 @@ impl Task {
             counter.snapshot(&mut upload, at.scenario, at.attempt);
         }
         if let Some(sink) = &mut self.sink {
-            sink.prepare(&mut upload);
+            sink.prepare(&mut upload, at);
         }
         if at.scenario.mutation != Some(Mutation::ForgetsRestored) {
             let restored = self.restored.iter().map(|(from, item)| InFlight { from: *from, items: vec![item.clone()] });
@@ -376,7 +393,7 @@ impl Task {
 
     fn put_out(&mut self, at: &mut Surroundings<'_>, row: Row) {
         match &mut self.sink {
-            Some(sink) => sink.write(row, self.id, at.attempt, at.world),
+            Some(sink) => sink.write(row, self.id, at),
             None => self.send(at, Item::Row(row)),
         }
     }

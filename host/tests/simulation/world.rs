@@ -1,13 +1,16 @@
-//! What outlives a crash: the input, the checkpoint store and the sink's folder.
+//! What outlives a crash: the input, the checkpoint store, the two-phase sink's folder and the deciding sink's cluster.
 //!
 //! Invariant: every change of the store and of the folder is one atomic step, and the oracle looks at each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockgate_host::id::{Attempt, Epoch, TaskId};
+use lockgate_host::id::{Attempt, Epoch, JobUid, TaskId};
+use lockgate_host::protocol::decision::{DecisionPlace, Digest};
 use lockgate_host::protocol::{Alignment, CommitPermit, KeyGroupRange, PublishReceipt};
 
+use crate::broker::Broker;
 use crate::channel::{From, Item};
+use crate::decision::Decision;
 use crate::oracle::{Oracle, Violation};
 
 pub type Key = u64;
@@ -113,6 +116,9 @@ pub struct TaskSnapshot {
 pub struct Manifest {
     pub attempt: Attempt,
     pub ended: bool,
+    pub digest: Digest,
+    /// Where it is decided; `None`: by being published.
+    pub decision: Option<DecisionPlace>,
     pub shape: Shape,
     pub tasks: BTreeMap<TaskId, TaskSnapshot>,
 }
@@ -124,6 +130,11 @@ impl TaskSnapshot {
 }
 
 impl Manifest {
+    /// No two attempts publish the same bytes.
+    pub fn digest(attempt: Attempt, epoch: Epoch) -> Digest {
+        Digest(attempt.0 << 32 | epoch.0)
+    }
+
     /// The snapshots of all subtasks of a kind, in order.
     pub fn of(&self, kind: Kind) -> Vec<&TaskSnapshot> {
         (0..self.shape.parallelism(kind)).filter_map(|index| self.tasks.get(&self.shape.task(kind, index))).collect()
@@ -171,7 +182,7 @@ pub struct World {
     pub shape: Shape,
     /// By split.
     pub input: Vec<Vec<Record>>,
-    pub has_identity: bool,
+    pub uid: JobUid,
     pub attempts: BTreeSet<Attempt>,
     pub manifests: BTreeMap<Epoch, Manifest>,
     pub files: BTreeMap<String, StoredFile>,
@@ -179,6 +190,21 @@ pub struct World {
     pub parts: BTreeMap<String, Part>,
     /// The working state of the attempt that ran last, which nobody must ever read.
     pub live_state: BTreeMap<TaskId, State>,
+    /// The newest manifest that was decided by being published.
+    pub decided_by_publish: Option<Epoch>,
+    /// What the two-phase sink's folder says was committed.
+    pub files_committed: Option<Epoch>,
+    /// Of a job with a deciding sink.
+    pub has_log: bool,
+    pub broker: Broker,
+    /// Decisions of processes that are gone, which may still reach the cluster.
+    pub zombies: Vec<Decision>,
+    /// The cluster before each commit, if it is to be put back.
+    pub history: Option<Vec<Broker>>,
+    /// Something was lost that the job can't do without.
+    pub has_lost: bool,
+    /// The job has said that it can't go on.
+    pub refused: Option<String>,
     pub oracle: Oracle,
 }
 
@@ -187,12 +213,20 @@ impl World {
         World {
             shape,
             input: Vec::new(),
-            has_identity: false,
+            uid: JobUid("uid-1".to_owned()),
             attempts: BTreeSet::new(),
             manifests: BTreeMap::new(),
             files: BTreeMap::new(),
             parts: BTreeMap::new(),
             live_state: BTreeMap::new(),
+            decided_by_publish: None,
+            files_committed: None,
+            has_log: false,
+            broker: Broker::default(),
+            zombies: Vec::new(),
+            history: None,
+            has_lost: false,
+            refused: None,
             oracle: Oracle::new(alignment),
         }
     }
@@ -218,12 +252,19 @@ impl World {
             return Err(Violation(format!("manifest {epoch} says that the input has ended, which it hasn't")));
         }
         self.oracle.published += 1;
+        if manifest.decision.is_none() {
+            self.decided_by_publish = Some(epoch);
+        }
+        let receipt = PublishReceipt::for_published(epoch, manifest.digest);
         self.manifests.insert(epoch, manifest);
-        Ok(Some(PublishReceipt::for_published(epoch)))
+        Ok(Some(receipt))
     }
 
     /// Makes a part visible, if it isn't yet.
     pub fn commit_part(&mut self, permit: &CommitPermit, name: &str) -> Result<(), Violation> {
+        if Some(permit.epoch()) > self.decided() {
+            return Err(Violation(format!("part {name} of epoch {} is committed and not decided", permit.epoch())));
+        }
         if let Some(part) = self.parts.remove(name) {
             return self.oracle.part_became_visible(permit.epoch(), name, part);
         }
@@ -261,6 +302,9 @@ impl World {
     pub fn delete_manifest(&mut self, epoch: Epoch, keep: u32) -> Result<(), Violation> {
         if self.manifests.range(epoch.next()..).count() < keep as usize {
             return Err(Violation(format!("manifest {epoch} is deleted although it is among the newest {keep}")));
+        }
+        if self.decided() == Some(epoch) {
+            return Err(Violation(format!("manifest {epoch} is deleted, and nothing newer is decided")));
         }
         self.manifests.remove(&epoch);
         Ok(())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::protocol::decision::Digest;
 
 mod interleavings;
 
@@ -37,11 +38,11 @@ fn publish(epoch: u64, ended: bool) -> Action<&'static str> {
 }
 
 fn published(epoch: u64) -> Event<&'static str> {
-    Event::Published(PublishReceipt::for_published(Epoch(epoch)))
+    Event::Published(PublishReceipt::for_published(Epoch(epoch), Digest(epoch)))
 }
 
 fn commit(epoch: u64) -> Action<&'static str> {
-    Action::Commit(CommitPermit::new(PublishReceipt::for_published(Epoch(epoch))))
+    Action::Commit(CommitPermit::new(PublishReceipt::for_published(Epoch(epoch), Digest(epoch))))
 }
 
 #[test]

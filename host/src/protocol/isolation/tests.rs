@@ -1,7 +1,7 @@
 //! Isolation in all small worlds: every poison record is rejected once, every other is processed once, and it ends soon.
 
 use super::*;
-use crate::element::NO_TIMESTAMP;
+use crate::element::{Header, NO_TIMESTAMP, Row};
 use crate::id::Name;
 
 fn subtask(index: u32) -> SubtaskId {
@@ -9,7 +9,15 @@ fn subtask(index: u32) -> SubtaskId {
 }
 
 fn fingerprint(row: u8) -> Fingerprint {
-    Fingerprint::of(0, Row { key: None, value: Some(&[row]), timestamp: NO_TIMESTAMP })
+    fingerprint_of(0, Row { key: None, value: Some(&[row]), timestamp: NO_TIMESTAMP }, &[])
+}
+
+fn fingerprint_of(input: u32, row: Row<'_>, headers: &[Header<'_>]) -> Fingerprint {
+    let mut batch = Batch::default();
+    batch.push(Row { key: None, value: None, timestamp: 7 });
+    batch.push(row);
+    headers.iter().for_each(|header| batch.push_header(*header));
+    Fingerprint::of(input, &batch, 1)
 }
 
 /// A job of one subtask that reads `rows` in batches and is cut behind some of them.
@@ -216,7 +224,11 @@ fn an_operator_that_traps_at_everything_is_given_up() {
 #[test]
 fn a_fingerprint_tells_missing_from_empty_and_part_from_part() {
     let of = |input, key: Option<&[u8]>, value: Option<&[u8]>, timestamp| {
-        Fingerprint::of(input, Row { key, value, timestamp })
+        fingerprint_of(input, Row { key, value, timestamp }, &[])
+    };
+    let with = |name, value| {
+        let header = Header { name, value };
+        fingerprint_of(0, Row { key: None, value: None, timestamp: 0 }, &[header])
     };
     let all = [
         of(0, None, None, 0),
@@ -227,6 +239,9 @@ fn a_fingerprint_tells_missing_from_empty_and_part_from_part() {
         of(0, Some(b""), Some(b"ab"), 0),
         of(1, None, None, 0),
         of(0, None, None, 1),
+        with("a", None),
+        with("a", Some(b"")),
+        with("", Some(b"a")),
     ];
     for (place, one) in all.iter().enumerate() {
         assert!(all[place + 1..].iter().all(|other| other != one), "{place}");

@@ -86,6 +86,17 @@ fn a_split_that_rests_too_long_is_left_out_and_the_source_is_idle_when_all_are()
 }
 
 #[test]
+fn what_a_split_had_come_to_before_its_end_counts_when_the_others_fall_idle() {
+    let mut watermarks = watermarks(WatermarkStrategy::Monotonous, Some(10 * SECOND));
+    watermarks.batch(&split("a"), &batch(&[100]));
+    watermarks.batch(&split("b"), &batch(&[200]));
+    watermarks.ended(&split("b"));
+    assert_eq!(told(&mut watermarks, SECOND), [Change::Watermark(99)]);
+    watermarks.all_rest(SECOND);
+    assert_eq!(told(&mut watermarks, 11 * SECOND), [Change::Watermark(199), Change::Idle]);
+}
+
+#[test]
 fn a_subtask_without_any_split_falls_idle_too() {
     for strategy in [WatermarkStrategy::None, WatermarkStrategy::Monotonous] {
         let mut watermarks = watermarks(strategy, Some(SECOND));
@@ -154,7 +165,11 @@ proptest! {
         let mut watermarks = watermarks(strategy, timeout_s.map(|timeout| timeout * SECOND));
         let names = ["a", "b", "c"].map(split);
         let mut model = vec![Model::default(); 3];
-        let (mut now, mut idle) = (0, false);
+        let (mut now, mut idle, mut ended) = (0, false, i128::from(i64::MIN));
+        let watermark_of = |split: &Model| {
+            let newest = split.times.iter().copied().max().unwrap_or(i64::MIN).min(i64::MAX - 1);
+            i128::from(newest) - i128::from(late_ms) - 1
+        };
         for step in steps {
             match step {
                 Step::Batch(index, times) => {
@@ -178,7 +193,8 @@ proptest! {
                 }
                 Step::Ended(index) => {
                     watermarks.ended(&names[index]);
-                    model[index] = Model::default();
+                    let gone = std::mem::take(&mut model[index]);
+                    ended = if gone.live { ended.max(watermark_of(&gone)) } else { ended };
                 }
                 Step::Wait(seconds) => now += seconds,
             }
@@ -188,12 +204,11 @@ proptest! {
             let before = watermarks.current();
             let told = told(&mut watermarks, now * SECOND);
             let awake = model.iter().filter(|split| split.live && !split.idle);
-            let smallest = awake.map(|split| {
-                let newest = split.times.iter().copied().max().unwrap_or(i64::MIN).min(i64::MAX - 1);
-                i128::from(newest) - i128::from(late_ms) - 1
-            }).min();
-            let expected = smallest.map_or(before, |smallest| {
-                before.max(i64::try_from(smallest.max(i128::from(i64::MIN))).expect("below the largest"))
+            let smallest = awake.map(watermark_of).min();
+            // One that has ended counts when the others fall idle.
+            let reached = smallest.or(told.contains(&Change::Idle).then_some(ended));
+            let expected = reached.map_or(before, |reached| {
+                before.max(i64::try_from(reached.max(i128::from(i64::MIN))).expect("below the largest"))
             });
             prop_assert_eq!(watermarks.current(), expected);
             let advanced = told.contains(&Change::Watermark(expected));

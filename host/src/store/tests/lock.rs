@@ -39,6 +39,9 @@ fn a_second_process_is_refused_by_the_name_of_the_first_until_that_is_killed() {
     assert!(matches!(error, StoreError::Running { .. }), "{error}");
     let wanted = format!("the job 'a' is already running as process {}, started ", other.id());
     assert!(error.to_string().starts_with(&wanted), "{error}");
+    let error = JobLock::acquire(&folder, &name("b")).expect_err("refused").to_string();
+    let wanted = format!("state is in use by the job 'a' (process {}, started ", other.id());
+    assert!(error.contains(&wanted) && error.ends_with("so the job 'b' can't run there"), "{error}");
     // SIGKILL: the other process can't clean up.
     other.kill().expect("killed");
     other.wait().expect("dead");
@@ -62,7 +65,7 @@ fn whatever_is_in_the_lock_file_it_can_be_taken() {
         let lock = JobLock::acquire(folder.path(), &name("a")).expect("the lock");
         std::fs::write(folder.path().join("lock"), content).expect("overwritten");
         let error = JobLock::acquire(folder.path(), &name("a")).expect_err("refused");
-        assert!(error.to_string().ends_with("running as another process"), "{error}");
+        assert!(error.to_string().contains("running as another process"), "{error}");
         drop(lock);
     }
 }
