@@ -12,18 +12,19 @@ use crate::config::job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkCon
 use crate::config::problem::Problem;
 use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawRestart, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
 use crate::config::reader::read;
+use crate::config::shared_transaction;
 use crate::config::source_time;
 use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
 use crate::config::typed::{Parts, read_own};
-use crate::connector::{SinkOptions, SourceOptions};
+use crate::connector::{GeneratorOptions, NexmarkOptions, SinkOptions, SourceOptions};
 use crate::graph::InputRef;
 use crate::guest::Limits;
 use crate::id::Name;
 use crate::protocol::MaxParallelism;
 
 const ROOT_KEYS: [&str; 6] = ["job", "checkpoint", "restart", "source", "operator", "sink"];
-const SOURCE_TYPES: [&str; 3] = ["file", "generator", "nexmark"];
-const SINK_TYPES: [&str; 2] = ["file", "null"];
+const SOURCE_TYPES: [&str; 4] = ["file", "generator", "kafka", "nexmark"];
+const SINK_TYPES: [&str; 3] = ["file", "kafka", "null"];
 
 fn defaults() -> Table {
     parse(include_str!("default.toml")).expect("the defaults are TOML")
@@ -44,6 +45,7 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
         .alignment(job.guarantee)
         .map_err(|problem| in_section(problem, checkpoint_node.as_ref(), "checkpoint"))?;
     let restart = read_section::<RawRestart>(&mut root, &mut defaults, "restart")?;
+    let warnings = restart.warnings(keys_of(restart_node.as_ref()));
     let restart = restart.strategy().map_err(|problem| in_section(problem, restart_node.as_ref(), "restart"))?;
     let state_dir = job.state_dir.unwrap_or_else(|| format!("{}.state", job.name).into());
     let store = checkpoint.store.map_or_else(|| base.join(&state_dir).join("checkpoints"), |store| base.join(store));
@@ -53,6 +55,11 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
     let source_defaults = take_table(&mut defaults, "source");
     let operator_defaults = take_table(&mut defaults, "operator");
     let sink_defaults = take_table(&mut defaults, "sink");
+    let sink_tables = root.get("sink").cloned();
+    let sources = each(&mut root, "source", |node| shared.source(node, &source_defaults))?;
+    let operators = each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?;
+    let sinks = each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?;
+    shared_transaction::check(&sinks, job.guarantee, sink_tables.as_ref())?;
     Ok(JobFile {
         path: path.to_owned(),
         job: job.name,
@@ -70,9 +77,10 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
             store,
         },
         restart,
-        sources: each(&mut root, "source", |node| shared.source(node, &source_defaults))?,
-        operators: each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?,
-        sinks: each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?,
+        sources,
+        operators,
+        sinks,
+        warnings,
     })
 }
 
@@ -93,6 +101,16 @@ fn in_section(problem: Problem, section: Option<&Node>, key: &str) -> Problem {
         Some(_) | None => None,
     };
     problem.at(value.or(section).and_then(|node| node.span.clone())).inside(key)
+}
+
+/// The keys that a section of the document has.
+fn keys_of(section: Option<&Node>) -> impl Iterator<Item = &str> {
+    section.and_then(keys_in).into_iter().flat_map(|table| table.keys().map(String::as_str))
+}
+
+/// What a node holds, if it is a table.
+fn keys_in(section: &Node) -> Option<&Table> {
+    if let Value::Table(table) = &section.value { Some(table) } else { None }
 }
 
 fn take_table(table: &mut Table, key: &str) -> Table {
@@ -141,6 +159,7 @@ impl Shared<'_> {
         let mut options = match parts.kind.require(&SOURCE_TYPES)? {
             "file" => SourceOptions::File(read_own(own, &SOURCE_KEYS)?),
             "generator" => SourceOptions::Generator(read_own(own, &SOURCE_KEYS)?),
+            "kafka" => SourceOptions::Kafka(read_own(own, &SOURCE_KEYS)?),
             "nexmark" => SourceOptions::Nexmark(read_own(own, &SOURCE_KEYS)?),
             other => return Err(parts.kind.unknown(other, &SOURCE_TYPES)),
         };
@@ -151,6 +170,13 @@ impl Shared<'_> {
         let watermarks = common.watermark.options();
         source_time::check(&options, &event_time, watermarks)?;
         let parallelism = common.parallelism.unwrap_or(self.parallelism);
+        if let Some(splits) = numbered_splits(&options).filter(|splits| parallelism > *splits) {
+            let problem = format!("{parallelism} subtasks can't share {splits} splits");
+            let help = "lower the parallelism of this source, or raise its splits before the job's first run";
+            let given = keys_in(&parts.common).and_then(|table| table.get("parallelism"));
+            let span = given.and_then(|node| node.span.clone());
+            return Err(Problem::invalid(problem).with_help(help).at(span).inside("parallelism"));
+        }
         Ok(SourceConfig { options, parallelism, event_time, watermarks })
     }
 
@@ -159,6 +185,7 @@ impl Shared<'_> {
         let own = &parts.own;
         let mut options = match parts.kind.require(&SINK_TYPES)? {
             "file" => SinkOptions::File(read_own(own, &SINK_KEYS)?),
+            "kafka" => SinkOptions::Kafka(read_own(own, &SINK_KEYS)?),
             "null" => SinkOptions::Null(read_own(own, &SINK_KEYS)?),
             other => return Err(parts.kind.unknown(other, &SINK_TYPES)),
         };
@@ -196,17 +223,25 @@ impl Shared<'_> {
     }
 }
 
+/// How many splits a source has whose splits are counted in the job file.
+fn numbered_splits(options: &SourceOptions) -> Option<u32> {
+    if let SourceOptions::Generator(GeneratorOptions { splits, .. })
+    | SourceOptions::Nexmark(NexmarkOptions { splits, .. }) = options
+    {
+        return Some(*splits);
+    }
+    None
+}
+
 fn inputs(input: Option<Inputs>, inputs: Option<Inputs>) -> Result<Vec<InputRef>, Problem> {
     match (input, inputs) {
         (Some(_), Some(_)) => {
             Err(Problem::invalid("input and inputs are two ways to say the same: take one of them".to_owned()))
         }
         (Some(Inputs { refs, form: Form::One }), None) | (None, Some(Inputs { refs, .. })) => Ok(refs),
-        (Some(Inputs { form: Form::List, .. }), None) => {
-            Err(Problem::invalid("it holds one name; a list is written inputs = [...]".to_owned()).inside("input"))
-        }
-        (Some(Inputs { form: Form::Table, .. }), None) => {
-            Err(Problem::invalid("it holds one name; a table is written inputs = { ... }".to_owned()).inside("input"))
+        (Some(inputs @ Inputs { form: Form::List | Form::Table, .. }), None) => {
+            let problem = Problem::invalid("it holds one name; a list or a table is what inputs holds".to_owned());
+            Err(problem.with_help(&format!("write inputs = {inputs}")).inside("input"))
         }
         (None, None) => Ok(Vec::new()),
     }

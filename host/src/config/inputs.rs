@@ -25,6 +25,30 @@ pub(super) enum Form {
     Table,
 }
 
+/// As they are written in a job file.
+impl fmt::Display for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let output = |InputRef { from, port, .. }: &InputRef| match port {
+            Some(port) => format!("\"{from}:{port}\""),
+            None => format!("\"{from}\""),
+        };
+        let feeds = self.refs.chunk_by(|a, b| a.input == b.input).map(|feed| {
+            let outputs = feed.iter().map(output).collect::<Vec<_>>().join(", ");
+            let outputs = if feed.len() == 1 { outputs } else { format!("[{outputs}]") };
+            match &feed[0].input {
+                InputPlace::Number(_) => outputs,
+                InputPlace::Name(name) => format!("{name} = {outputs}"),
+            }
+        });
+        let feeds = feeds.collect::<Vec<_>>().join(", ");
+        match self.form {
+            Form::One => f.write_str(&feeds),
+            Form::List => write!(f, "[{feeds}]"),
+            Form::Table => write!(f, "{{ {feeds} }}"),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Inputs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Inputs, D::Error> {
         from.deserialize_any(InputsVisitor)
@@ -37,7 +61,7 @@ impl<'de> Visitor<'de> for InputsVisitor {
     type Value = Inputs;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name, \"name:output\", a list of these, or a table of them by input")
+        f.write_str("a name, \"name:output\", a list of these, or a table with one of these for each input")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Inputs, E> {

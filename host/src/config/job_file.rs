@@ -36,6 +36,8 @@ pub struct JobFile {
     pub sources: BTreeMap<Name, SourceConfig>,
     pub operators: BTreeMap<Name, OperatorConfig>,
     pub sinks: BTreeMap<Name, SinkConfig>,
+    /// What is probably a mistake but can run, in words.
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +124,7 @@ impl JobFile {
             name: name.clone(),
             parallelism: sink.parallelism,
             inputs: sink.inputs.clone(),
-            commit: sink_commit(&sink.options),
+            commit: sink_commit(&sink.options, self.guarantee),
         });
         let (sources, operators, sinks) = (sources.collect(), operators.collect(), sinks.collect());
         let (max_parallelism, guarantee) = (self.max_parallelism, self.guarantee);
@@ -133,23 +135,30 @@ impl JobFile {
 /// Whether a source gives the same records again from a remembered position.
 fn is_replayable(options: &SourceOptions) -> bool {
     match options {
-        SourceOptions::File(_) | SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => true,
+        SourceOptions::File(_) | SourceOptions::Generator(_) | SourceOptions::Kafka(_) | SourceOptions::Nexmark(_) => {
+            true
+        }
     }
 }
 
-fn sink_commit(options: &SinkOptions) -> SinkCommit {
+fn sink_commit(options: &SinkOptions, guarantee: Guarantee) -> SinkCommit {
     match options {
         SinkOptions::File(_) => SinkCommit::TwoPhase,
+        SinkOptions::Kafka(kafka) => match guarantee {
+            Guarantee::ExactlyOnce => SinkCommit::Deciding { place: kafka.sorted_brokers() },
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => SinkCommit::Plain,
+        },
         SinkOptions::Null(_) => SinkCommit::Discarded,
     }
 }
 
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-    let file = std::fs::File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_dir() {
+    // Asked before it is opened: to open a pipe is to wait for its writer.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(ConfigError::NotAFile { path: path.to_owned() });
     }
+    let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(JOB_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > JOB_FILE_BYTES_MAX {

@@ -11,6 +11,7 @@ mod problem;
 mod ranges;
 mod raw;
 mod reader;
+mod shared_transaction;
 mod source_time;
 #[cfg(test)]
 mod tests;

@@ -115,7 +115,23 @@ enum RawStrategy {
     ExponentialBackoff,
 }
 
+/// What each strategy goes by, beside itself.
+const FIXED_DELAY_KEYS: [&str; 3] = ["attempts", "delay", "reset_after"];
+const BACKOFF_KEYS: [&str; 6] = ["attempts", "initial_delay", "max_delay", "multiplier", "jitter", "reset_after"];
+
 impl RawRestart {
+    /// What to say of each key that the job file gives and that has no effect.
+    pub fn warnings<'k>(&self, given: impl Iterator<Item = &'k str>) -> Vec<String> {
+        let (strategy, keys) = match self.strategy {
+            RawStrategy::None => ("none", &[][..]),
+            RawStrategy::FixedDelay => ("fixed-delay", &FIXED_DELAY_KEYS[..]),
+            RawStrategy::ExponentialBackoff => ("exponential-backoff", &BACKOFF_KEYS[..]),
+        };
+        let goes_by = if keys.is_empty() { String::new() } else { format!(", which goes by {}", keys.join(", ")) };
+        let idle = given.filter(|key| *key != "strategy" && !keys.contains(key));
+        idle.map(|key| format!("restart.{key} has no effect with strategy = \"{strategy}\"{goes_by}")).collect()
+    }
+
     pub fn strategy(&self) -> Result<RestartStrategy, Problem> {
         let budget = RestartBudget { attempts: self.attempts, reset_after: self.reset_after };
         match self.strategy {

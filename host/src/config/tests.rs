@@ -83,11 +83,12 @@ fn a_word_count_gets_its_defaults_and_paths_beside_the_job_file() {
 #[test]
 fn the_defaults_of_sources_and_sinks_are_those_of_their_rooms() {
     let head = "[job]\nname = 'defaults'\n";
-    for options in ["type = 'file'\npath = '/in'", "type = 'generator'", "type = 'nexmark'"] {
+    let kafka = "type = 'kafka'\nbrokers = 'a:1'\ntopics = ['b']";
+    for options in ["type = 'file'\npath = '/in'", "type = 'generator'", kafka, "type = 'nexmark'"] {
         let file = parse(&format!("{head}[source.a]\n{options}")).expect(options);
         assert_eq!(file.sources[&name("a")].options, toml::from_str::<SourceOptions>(options).expect(options));
     }
-    for options in ["type = 'file'\npath = '/out'", "type = 'null'"] {
+    for options in ["type = 'file'\npath = '/out'", "type = 'kafka'\nbrokers = 'a:1'\ntopic = 'out'", "type = 'null'"] {
         let file = parse(&format!("{head}[sink.a]\n{options}")).expect(options);
         assert_eq!(file.sinks[&name("a")].options, toml::from_str::<SinkOptions>(options).expect(options));
     }
@@ -309,24 +310,24 @@ fn wrong_types_of_sources_and_sinks_are_told() {
         "type = \"file\"",
         "type = \"flie\"",
         "jobs/job.toml:6: source.text.type = \"flie\" is not known",
-        "did you mean 'file'? (it can be: file, generator, nexmark)",
+        "did you mean 'file'? (it can be: file, generator, kafka, nexmark)",
     );
     refused(
         "type = \"file\"",
-        "type = \"kafka\"",
-        "jobs/job.toml:6: source.text.type = \"kafka\" is not known",
-        "it can be: file, generator, nexmark",
+        "type = \"pulsar\"",
+        "jobs/job.toml:6: source.text.type = \"pulsar\" is not known",
+        "it can be: file, generator, kafka, nexmark",
     );
     refused(
         "type = \"file\"",
         "",
         "jobs/job.toml:5: [source.text] has no key 'type'",
-        "add type = \"...\" with one of: file, generator, nexmark",
+        "add type = \"...\" with one of: file, generator, kafka, nexmark",
     );
     refused(
         "type = \"file\"",
         "type = 1",
-        "jobs/job.toml:6: source.text.type is an integer; it must be one of file, generator, nexmark",
+        "jobs/job.toml:6: source.text.type is an integer; it must be one of file, generator, kafka, nexmark",
         "",
     );
     refused("path = \"input\"", "", "jobs/job.toml:5: [source.text] has no key 'path'", "add path = ... to it");
@@ -363,8 +364,8 @@ fn wrong_inputs_are_told() {
     refused(
         input,
         "input = [\"text\"]",
-        "jobs/job.toml:9: operator.split.input: it holds one name; a list is written inputs = [...]",
-        "",
+        "jobs/job.toml:9: operator.split.input: it holds one name; a list or a table is what inputs holds",
+        "write inputs = [\"text\"]",
     );
     refused(
         input,

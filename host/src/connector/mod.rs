@@ -10,12 +10,17 @@ mod file_sink;
 mod file_source;
 mod generator;
 mod id_blocks;
+pub mod kafka;
+mod kafka_sink;
+mod kafka_source;
 mod nexmark;
 mod null_sink;
 mod numbered;
 mod options;
 mod rate;
+mod sinks;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,16 +30,18 @@ use serde::{Deserialize, Serialize};
 use crate::element::Batch;
 use crate::id::{Attempt, Epoch, JobUid, Name, SplitId, SubtaskId};
 use crate::protocol::CommitPermit;
+use crate::protocol::decision::{DecisionPlace, Digest, Marker};
 
 pub use event_time::{EventTimeOptions, OnMissing, Pointer, TimeFrom, TimeUnit};
 pub use file_sink::{FileSinkOptions, MissingValue};
 pub use file_source::{FileMode, FileSourceOptions, would_read};
 pub use generator::{EventTime, GeneratorKind, GeneratorOptions, KeyOrder, words_line};
+pub use kafka_sink::{KafkaSinkOptions, Partition, marker_place, peek_marker};
+pub use kafka_source::{Isolation, KafkaMode, KafkaSourceOptions, Start, lost_positions};
 pub use nexmark::NexmarkOptions;
 pub use null_sink::{NullSinkOptions, NullSinkWriter};
-pub use options::{
-    BadOption, SinkOptions, SourceOptions, open_committer, open_sink_writer, open_source, preview_sink, preview_source,
-};
+pub use options::{BadOption, SinkOptions, SourceOptions, open_reporter, open_source, preview_sink, preview_source};
+pub use sinks::{OpenSinks, SinkToOpen};
 
 /// Where a split of a source stands: everything before is part of the checkpoint, everything from here on will be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +54,7 @@ pub struct SplitState {
 
 /// What a source has to give at the moment.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is a batch nearly always, and moves a few times at most")]
 pub enum Polled {
     /// Records of one split. The first of them is at `first_offset`: what that counts is the source's own.
     Batch { split: SplitId, first_offset: u64, batch: Batch },
@@ -56,9 +64,18 @@ pub enum Polled {
     Ended,
 }
 
+/// Records that a client of a source or sink holds, beside those that are in channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queued {
+    pub records: u64,
+    pub bytes: u64,
+}
+
 /// What has happened to a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitChange {
+    /// It is read from now on, at the same time as others: event time waits for it before it has given anything.
+    Begins,
     /// It has nothing more for now.
     Rests,
     /// It will never have anything again.
@@ -77,10 +94,11 @@ pub trait SourceReader: Send {
     /// # Errors
     /// If the source can't be read.
     fn poll(&mut self) -> Result<Polled, ConnectorError>;
-    /// The positions of this subtask's splits after the last batch that `poll` gave. Not asked while it
-    /// [`is_ahead`](Self::is_ahead).
+    /// The positions of this subtask's splits after the last batch that `poll` gave; before the first `poll`, those that it was
+    /// restored from. Not asked while it [`is_ahead`](Self::is_ahead).
     fn snapshot(&self) -> Vec<SplitState>;
-    /// Whether its positions are ahead of what it has given: then the next `poll` gives a batch, and is to come before a barrier.
+    /// Whether its positions are ahead of what it has given, or aren't certain yet: then `poll` is to be called before a barrier
+    /// until they are neither.
     fn is_ahead(&self) -> bool {
         false
     }
@@ -96,6 +114,23 @@ pub trait SourceReader: Send {
     fn merges_splits(&self) -> bool {
         false
     }
+    /// How many records there are between what it has given and the end of its splits, if that is known.
+    fn lag(&self) -> Option<u64> {
+        None
+    }
+    /// What it holds of records that were fetched and not given yet, if it holds any at all.
+    fn queued(&self) -> Option<Queued> {
+        None
+    }
+}
+
+/// Tells others how far a source has got, once that is committed. Nothing depends on it.
+pub trait ProgressReporter: Send + Sync {
+    /// `splits`: of all subtasks.
+    ///
+    /// # Errors
+    /// If it could not be told; the job goes on.
+    fn committed(&self, splits: &[SplitState]) -> Result<(), ConnectorError>;
 }
 
 /// The work that makes a prepared epoch durable, done off the stream's path; gives the committable.
@@ -106,9 +141,14 @@ pub trait SinkWriter: Send {
     /// # Errors
     /// If the output can't be written; the attempt ends.
     fn write(&mut self, batch: &Batch) -> Result<(), ConnectorError>;
-    /// For how long it can't take the next batch. It isn't given one before.
-    fn busy_for(&self) -> Duration {
+    /// For how long it can't take the next batch, or how soon to ask again. It isn't given one before. Asked after each `write` and
+    /// `prepare`, and when the time is over.
+    fn busy_for(&mut self) -> Duration {
         Duration::ZERO
+    }
+    /// What it holds of records that were written and are not acknowledged yet, if it holds any at all.
+    fn queued(&self) -> Option<Queued> {
+        None
     }
     /// Cuts the output at a barrier. What was written before belongs to `epoch`; the returned work makes it durable and still
     /// invisible, and gives bytes (empty if there is nothing to commit) from which another process can commit it.
@@ -135,6 +175,36 @@ pub trait SinkCommitter: Send + Sync {
     /// # Errors
     /// If the leftovers can't be listed or removed.
     fn discard_leftovers(&self) -> Result<(), ConnectorError>;
+}
+
+/// Those sinks of a job that can't prepare their output and make it visible later, but have one transaction whose commit is the
+/// decision over a checkpoint: it holds their output, and a marker that says which checkpoint it is. At most one of a job.
+pub trait Decider: Send + Sync {
+    /// Where its marker is.
+    fn place(&self) -> &DecisionPlace;
+    /// Shuts out all other processes that would decide for this job: what they had open is aborted, what they were committing is
+    /// waited for. Then reads what was decided last; `None`: there is no marker. Called once, before all others.
+    ///
+    /// # Errors
+    /// If that isn't certain, or the marker is of another job: then nobody was shut out.
+    fn take_over(&self) -> Result<Option<Marker>, ConnectorError>;
+    /// Makes this the marker, without any output.
+    ///
+    /// # Errors
+    /// If that isn't certain.
+    fn adopt(&self, decided: Option<(Epoch, Digest)>) -> Result<(), ConnectorError>;
+    /// Commits the output of the permit's epoch with its marker, and with the positions of those sources that it
+    /// [`covers`](Self::covers). On return the marker has been read back.
+    ///
+    /// # Errors
+    /// If it isn't certain that it is decided. The attempt ends; the next one takes over and asks.
+    fn decide(&self, permit: &CommitPermit, positions: &BTreeMap<Name, Vec<SplitState>>) -> Result<(), ConnectorError>;
+    /// The checkpoint of this epoch is over without a decision, since nothing had changed: no subtask has written anything.
+    fn discarded(&self, epoch: Epoch);
+    /// Whether it commits the positions of this source.
+    fn covers(&self, source: &Name) -> bool;
+    /// The attempt is over: aborts what is open, as well as that goes in a second.
+    fn close(&self);
 }
 
 /// What a connector is told about the job it serves.
@@ -166,6 +236,9 @@ pub enum ConnectorError {
     /// A checkpoint's position or committable can't be used.
     #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
     Snapshot { subtask: SubtaskId, what: String, problem: String },
+    /// A Kafka cluster, or what it said. `may_pass`: whether trying again from the last checkpoint may help.
+    #[error("{name}: {problem}")]
+    Kafka { name: Name, problem: String, advice: String, may_pass: bool },
     /// A published epoch can't be made visible as it was prepared. Nothing was overwritten. `advice` says what to do.
     #[error("{name}: cannot commit epoch {epoch}: {problem}")]
     Commit { name: Name, epoch: Epoch, problem: String, advice: String },
@@ -187,7 +260,9 @@ impl ConnectorError {
             ConnectorError::Missing { name, .. } => {
                 format!("put it there, or correct path of [source.{name}]; nothing is lost")
             }
-            ConnectorError::Refused { advice, .. } | ConnectorError::Commit { advice, .. } => advice.clone(),
+            ConnectorError::Refused { advice, .. }
+            | ConnectorError::Commit { advice, .. }
+            | ConnectorError::Kafka { advice, .. } => advice.clone(),
             ConnectorError::Snapshot { .. } => {
                 "give the source the settings that it had when the checkpoint was taken, or start the job under a new \
                  name"

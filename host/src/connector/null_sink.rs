@@ -69,7 +69,7 @@ impl SinkWriter for NullSinkWriter {
         Ok(())
     }
 
-    fn busy_for(&self) -> Duration {
+    fn busy_for(&mut self) -> Duration {
         self.busy_until.map_or(Duration::ZERO, |done| done.saturating_duration_since(Instant::now()))
     }
 

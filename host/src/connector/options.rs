@@ -5,17 +5,20 @@
 //!
 //! Invariant: a key that the type doesn't know is an error, and options that were opened have been validated.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::event_time::{EventTimeOptions, TimedReader};
-use super::file_sink::{self, FileCommitter, FileSinkOptions, FileSinkWriter};
+use super::file_sink::{self, FileSinkOptions};
 use super::file_source::{self, FileReader, FileSourceOptions};
 use super::generator::{EventTime, GeneratorOptions, GeneratorReader};
+use super::kafka_sink::KafkaSinkOptions;
+use super::kafka_source::{self, KafkaReader, KafkaReporter, KafkaSourceOptions};
 use super::nexmark::{NexmarkOptions, NexmarkReader};
-use super::null_sink::{NullCommitter, NullSinkOptions, NullSinkWriter};
-use super::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, SourceReader};
+use super::null_sink::NullSinkOptions;
+use super::{ConnectorContext, ConnectorError, ProgressReporter, SourceReader};
 use crate::id::Name;
 
 /// `[source.NAME]`, by its `type`.
@@ -24,6 +27,7 @@ use crate::id::Name;
 pub enum SourceOptions {
     File(FileSourceOptions),
     Generator(GeneratorOptions),
+    Kafka(KafkaSourceOptions),
     Nexmark(NexmarkOptions),
 }
 
@@ -32,6 +36,7 @@ pub enum SourceOptions {
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum SinkOptions {
     File(FileSinkOptions),
+    Kafka(KafkaSinkOptions),
     Null(NullSinkOptions),
 }
 
@@ -40,6 +45,7 @@ impl SourceOptions {
     pub fn resolve(&mut self, base: &Path) {
         match self {
             SourceOptions::File(options) => resolve(&mut options.path, base),
+            SourceOptions::Kafka(options) => options.resolve(base),
             SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => {}
         }
     }
@@ -50,6 +56,7 @@ impl SourceOptions {
         match self {
             SourceOptions::File(options) => options.validate(),
             SourceOptions::Generator(options) => options.validate(),
+            SourceOptions::Kafka(options) => options.validate(),
             SourceOptions::Nexmark(options) => options.validate(),
         }
     }
@@ -62,7 +69,7 @@ impl SourceOptions {
                 EventTime::None => false,
                 EventTime::Id => true,
             },
-            SourceOptions::Nexmark(_) => true,
+            SourceOptions::Kafka(_) | SourceOptions::Nexmark(_) => true,
         }
     }
 
@@ -70,6 +77,7 @@ impl SourceOptions {
     pub fn has_silent_splits(&self) -> bool {
         match self {
             SourceOptions::File(options) => !options.is_bounded(),
+            SourceOptions::Kafka(options) => !options.is_bounded(),
             // Their splits are read in one order.
             SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => false,
         }
@@ -80,6 +88,7 @@ impl SourceOptions {
         match self {
             SourceOptions::File(options) => options.is_bounded(),
             SourceOptions::Generator(options) => options.count.is_some(),
+            SourceOptions::Kafka(options) => options.is_bounded(),
             SourceOptions::Nexmark(options) => options.count.is_some(),
         }
     }
@@ -90,6 +99,7 @@ impl SinkOptions {
     pub fn resolve(&mut self, base: &Path) {
         match self {
             SinkOptions::File(options) => resolve(&mut options.path, base),
+            SinkOptions::Kafka(options) => options.resolve(base),
             SinkOptions::Null(_) => {}
         }
     }
@@ -101,6 +111,7 @@ impl SinkOptions {
     pub fn validate(&self) -> Result<(), BadOption> {
         match self {
             SinkOptions::File(options) => options.validate(),
+            SinkOptions::Kafka(options) => options.validate(),
             SinkOptions::Null(options) => options.validate(),
         }
     }
@@ -119,15 +130,15 @@ fn resolve(path: &mut PathBuf, base: &Path) {
 pub struct BadOption {
     pub key: &'static str,
     pub value: String,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 impl BadOption {
-    pub(super) fn new(key: &'static str, value: impl ToString, reason: &'static str) -> BadOption {
-        BadOption { key, value: value.to_string(), reason }
+    pub(super) fn new(key: &'static str, value: impl ToString, reason: impl Into<Cow<'static, str>>) -> BadOption {
+        BadOption { key, value: value.to_string(), reason: reason.into() }
     }
 
-    fn refused(self, ctx: &ConnectorContext) -> ConnectorError {
+    pub(super) fn refused(self, ctx: &ConnectorContext) -> ConnectorError {
         ConnectorError::Refused {
             name: ctx.name.clone(),
             problem: self.to_string(),
@@ -151,38 +162,24 @@ pub fn open_source(
     let reader: Box<dyn SourceReader> = match options {
         SourceOptions::File(options) => Box::new(FileReader::open(options, ctx, subtask)?),
         SourceOptions::Generator(options) => Box::new(GeneratorReader::open(options, ctx, subtask)?),
+        SourceOptions::Kafka(options) => Box::new(KafkaReader::open(options, ctx, subtask)?),
         SourceOptions::Nexmark(options) => Box::new(NexmarkReader::open(options, ctx, subtask)?),
     };
     Ok(TimedReader::wrap(reader, &ctx.name, event_time))
 }
 
-/// Opens one subtask of a sink. Its first `write` fails unless [`open_committer`] has claimed the output before.
+/// Opens what tells others how far a source has got, if there is anybody to be told.
 ///
 /// # Errors
 /// If the options can't be used.
-pub fn open_sink_writer(
-    options: &SinkOptions,
+pub fn open_reporter(
+    options: &SourceOptions,
     ctx: &ConnectorContext,
-    subtask: u32,
-) -> Result<Box<dyn SinkWriter>, ConnectorError> {
-    assert!(subtask < ctx.parallelism, "subtask {subtask} of {}", ctx.parallelism);
-    options.validate().map_err(|bad| bad.refused(ctx))?;
-    Ok(match options {
-        SinkOptions::File(options) => Box::new(FileSinkWriter::open(options, ctx, subtask)),
-        SinkOptions::Null(options) => Box::new(NullSinkWriter::open(options, ctx)),
-    })
-}
-
-/// Opens the commit side of a sink and claims its output for this job.
-///
-/// # Errors
-/// If the output belongs to another job or can't be created.
-pub fn open_committer(options: &SinkOptions, ctx: &ConnectorContext) -> Result<Box<dyn SinkCommitter>, ConnectorError> {
-    options.validate().map_err(|bad| bad.refused(ctx))?;
-    Ok(match options {
-        SinkOptions::File(options) => Box::new(FileCommitter::open(options, ctx)?),
-        SinkOptions::Null(_) => Box::new(NullCommitter),
-    })
+) -> Result<Option<Box<dyn ProgressReporter>>, ConnectorError> {
+    match options {
+        SourceOptions::Kafka(options) => Ok(Some(Box::new(KafkaReporter::open(options, ctx)?))),
+        SourceOptions::File(_) | SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => Ok(None),
+    }
 }
 
 /// Finds out whether a source will be able to read, without reading a record.
@@ -192,6 +189,7 @@ pub fn open_committer(options: &SinkOptions, ctx: &ConnectorContext) -> Result<B
 pub fn preview_source(options: &SourceOptions, name: &Name) -> Result<(), ConnectorError> {
     match options {
         SourceOptions::File(options) => file_source::preview(options, name),
+        SourceOptions::Kafka(options) => kafka_source::preview(options, name),
         SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => Ok(()),
     }
 }
@@ -203,7 +201,8 @@ pub fn preview_source(options: &SourceOptions, name: &Name) -> Result<(), Connec
 pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext) -> Result<(), ConnectorError> {
     match options {
         SinkOptions::File(options) => file_sink::preview(options, ctx),
-        SinkOptions::Null(_) => Ok(()),
+        // Its cluster is only asked if the user asks for it.
+        SinkOptions::Kafka(_) | SinkOptions::Null(_) => Ok(()),
     }
 }
 
@@ -232,8 +231,8 @@ mod tests {
     fn unknown_keys_and_types_are_refused_with_what_is_known() {
         let error = source("type = 'file'\npath = 'x'\nmaxline = '1MiB'").expect_err("a misspelt key").to_string();
         assert!(error.contains("maxline") && error.contains("max_line"), "{error}");
-        let error = source("type = 'kafka'").expect_err("an unknown type").to_string();
-        assert!(error.contains("kafka") && error.contains("nexmark"), "{error}");
+        let error = source("type = 'kafak'").expect_err("an unknown type").to_string();
+        assert!(error.contains("kafak") && error.contains("nexmark"), "{error}");
         let error = toml::from_str::<SinkOptions>("type = 'null'\npath = 'x'").expect_err("a key of another sink");
         assert!(error.to_string().contains("path"), "{error}");
     }
@@ -251,6 +250,18 @@ mod tests {
             ("type = 'generator'\nrate = 0", "rate"),
             ("type = 'generator'\nkind = 'words'\nvocabulary = 0", "vocabulary"),
             ("type = 'generator'\nkind = 'words'\nkeyed = true", "keyed"),
+            ("type = 'kafka'\nbrokers = ''\ntopics = ['a']", "brokers"),
+            ("type = 'kafka'\nbrokers = 'a:1'", "topics"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a/b']", "topics"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a', 'b', 'a']", "topics"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\ntopic_pattern = 'a'", "topic_pattern"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopic_pattern = '('", "topic_pattern"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\ngroup = ''", "group"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\nbuffer = '1KiB'", "buffer"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\ndiscover_interval = '0s'", "discover_interval"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\nstart = { offsets = { b = { 0 = 1 } } }", "start"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\nproperties_file = ''", "properties_file"),
+            ("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['a']\nproperties = { 'group.id' = 'g' }", "properties"),
             ("type = 'nexmark'\nsplits = 100000", "splits"),
             ("type = 'nexmark'\nevent_rate = 0", "event_rate"),
         ] {

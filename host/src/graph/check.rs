@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::graph::edges::edges;
 use crate::graph::warnings::warnings;
 use crate::graph::{
-    DEAD_LETTERS, Edge, Exchange, Graph, GraphError, InputFacts, InputRef, Node, NodeKind, OperatorFacts, Warning,
-    nearest,
+    DEAD_LETTERS, Edge, Exchange, Graph, GraphError, InputFacts, InputRef, Node, NodeKind, OperatorFacts, SinkCommit,
+    Warning, nearest,
 };
 use crate::id::Name;
 use crate::protocol::OnError;
@@ -92,7 +92,26 @@ fn shape(graph: &Graph) -> Result<Vec<Draft<'_>>, GraphError> {
     check_inputs(&drafts)?;
     let drafts = in_stream_order(drafts)?;
     check_read(&drafts)?;
+    check_deciders(graph)?;
     Ok(drafts)
+}
+
+/// What decides over a checkpoint is one transaction.
+fn check_deciders(graph: &Graph) -> Result<(), GraphError> {
+    let mut deciders = graph.sinks.iter().filter_map(|sink| match &sink.commit {
+        SinkCommit::Deciding { place } => Some((&sink.name, place)),
+        SinkCommit::TwoPhase | SinkCommit::Plain | SinkCommit::Discarded => None,
+    });
+    let Some((first, first_place)) = deciders.next() else { return Ok(()) };
+    match deciders.find(|(_, place)| *place != first_place) {
+        None => Ok(()),
+        Some((second, second_place)) => Err(GraphError::TwoDeciders {
+            first: first.clone(),
+            first_place: first_place.clone(),
+            second: second.clone(),
+            second_place: second_place.clone(),
+        }),
+    }
 }
 
 /// Sources, operators and sinks as one list, ordered by kind and name.

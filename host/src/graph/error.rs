@@ -66,6 +66,10 @@ pub enum GraphError {
     BroadcastExchange { name: Name, input: String, asked: Exchange },
     #[error("the job asks for {asked}, and the path {} gives {given}: {why}", arrows(.path))]
     Guarantee { asked: Guarantee, given: Delivery, path: Vec<Name>, why: &'static str },
+    #[error(
+        "sinks '{first}' and '{second}' would decide over checkpoints in two places, {first_place} and {second_place}"
+    )]
+    TwoDeciders { first: Name, first_place: String, second: Name, second_place: String },
     #[error("nothing is known of operator '{name}'")]
     NoFacts { name: Name },
 }
@@ -100,7 +104,7 @@ impl GraphError {
             Self::InputNotFed { name, inputs, .. } => format!("feed each of them in [operator.{name}]: {}", named_inputs(inputs)),
             Self::BroadcastExchange { .. } => "remove its exchange; the plan chooses broadcast".into(),
             Self::Guarantee { given, .. } => {
-                format!("set guarantee = \"{given}\" in [job], or take a source that can be replayed")
+                format!("set guarantee = \"{given}\" in [job], or take a source that can be replayed and a sink that commits")
             }
             Self::NotFed { kind, name } => format!("give [{kind}.{name}] an input, for example input = \"NAME\", or remove it"),
             Self::UnknownInput { nearest: Some(nearest), .. } => format!("did you mean '{nearest}'?"),
@@ -125,6 +129,11 @@ impl GraphError {
             }
             Self::KeyedExchange { .. } => "remove its exchange; the plan chooses hash".into(),
             Self::UnequalForward { .. } => "make the two equal, or take the exchange rebalance".into(),
+            Self::TwoDeciders { .. } => {
+                "one transaction spans one cluster: give both the same brokers, or make two jobs of it, or set guarantee = \
+                 \"at-least-once\" in [job]"
+                    .into()
+            }
             Self::NoFacts { .. } => "load its plugin before planning; this is an error of the host".into(),
         }
     }

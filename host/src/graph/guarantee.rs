@@ -1,6 +1,7 @@
 //! What each path from a source to a sink delivers, and why.
 //!
-//! Invariant: exactly-once is only claimed where the source can be replayed and the sink shows nothing before it is decided.
+//! Invariant: exactly-once is only claimed where the source can be replayed and the sink shows nothing before it is decided, to
+//! readers that ask for that.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -99,7 +100,7 @@ fn guarantee(graph: &Graph, plan: &Plan, path: &[NodeId]) -> PathGuarantee {
     let (first, last) = (&names[0], &names[names.len() - 1]);
     let source = graph.sources.iter().find(|source| source.name == *first).expect("a path begins at a source");
     let sink = graph.sinks.iter().find(|sink| sink.name == *last).expect("a path ends at a sink");
-    let (delivery, why) = delivery(graph.guarantee, source.replayable, sink.commit);
+    let (delivery, why) = delivery(graph.guarantee, source.replayable, &sink.commit);
     PathGuarantee { names, delivery, why }
 }
 
@@ -120,22 +121,31 @@ fn walk(plan: &Plan, path: &mut Vec<NodeId>, paths: &mut Vec<Vec<NodeId>>) {
     }
 }
 
-fn delivery(asked: Guarantee, replayable: bool, commit: SinkCommit) -> (Delivery, &'static str) {
+fn delivery(asked: Guarantee, replayable: bool, commit: &SinkCommit) -> (Delivery, &'static str) {
     match (commit, asked) {
         (SinkCommit::Discarded, _) => (Delivery::Nothing, "the sink discards what it gets"),
-        (SinkCommit::TwoPhase, Guarantee::AtMostOnce) => {
+        (_, Guarantee::AtMostOnce) => {
             (Delivery::AtMostOnce, "progress is recorded before records are processed, so that none is processed again")
         }
-        (SinkCommit::TwoPhase, _) if !replayable => {
+        (_, _) if !replayable => {
             (Delivery::AtMostOnce, "the source can't be replayed, so what a failure interrupts is lost")
         }
-        (SinkCommit::TwoPhase, Guarantee::AtLeastOnce) => (
+        (SinkCommit::TwoPhase | SinkCommit::Deciding { .. }, Guarantee::AtLeastOnce) => (
             Delivery::AtLeastOnce,
             "the source is replayed from the checkpoint, and barriers hold no input: what came behind one may come again",
+        ),
+        (SinkCommit::Plain, Guarantee::AtLeastOnce | Guarantee::ExactlyOnce) => (
+            Delivery::AtLeastOnce,
+            "the source is replayed from the checkpoint, and the sink shows records as they come: what came after it comes again",
         ),
         (SinkCommit::TwoPhase, Guarantee::ExactlyOnce) => (
             Delivery::ExactlyOnce,
             "the source is replayed from the checkpoint, and the sink shows an epoch only after its checkpoint is published",
+        ),
+        (SinkCommit::Deciding { .. }, Guarantee::ExactlyOnce) => (
+            Delivery::ExactlyOnce,
+            "the source is replayed from the checkpoint, and the transaction that shows an epoch decides over it (to readers with \
+             isolation.level=read_committed)",
         ),
     }
 }

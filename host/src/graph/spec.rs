@@ -75,10 +75,15 @@ pub enum InputPlace {
 }
 
 /// How the output of a sink becomes visible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkCommit {
     /// Prepared with the checkpoint, made visible when it has been published.
     TwoPhase,
+    /// By a transaction that can't be prepared, and therefore is the decision over the checkpoint itself. All sinks of a job that
+    /// decide share one, which is in one place.
+    Deciding { place: String },
+    /// As it is written.
+    Plain,
     /// There is no output.
     Discarded,
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use super::{Counters, InFlight, InputLabel, Outlet, PendingPart, TaskError};
 use crate::channel::Closed;
-use crate::connector::SinkWriter;
+use crate::connector::{Queued, SinkWriter};
 use crate::element::{Batch, Element};
 use crate::guest::{Clock, Emitted, OperatorInstance};
 use crate::id::{Epoch, Name, SubtaskId};
@@ -50,6 +50,15 @@ struct Advancing {
     timestamp: i64,
     /// The operator that is told next.
     next: usize,
+    then: Then,
+}
+
+/// What is passed on behind a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Nothing,
+    /// That nothing comes for now.
+    Idle,
 }
 
 /// The operators of a task, in order, and their tail.
@@ -112,8 +121,7 @@ impl Chain {
         let Tail::Sink { writer, counters, .. } = &mut self.tail else { panic!("the chain ends in a sink") };
         writer.write(batch)?;
         counters.took(batch);
-        let rests = writer.busy_for();
-        self.sink_rests_until = (!rests.is_zero()).then(|| Instant::now() + rests);
+        self.ask_sink();
         Ok(())
     }
 
@@ -131,24 +139,28 @@ impl Chain {
         self.leave_all(leaving)
     }
 
-    /// Begins to tell all operators that event time has come to `timestamp`, and to pass it on: what there is to do is
-    /// [`work`](Self::work).
+    /// Begins to tell all operators that event time has come to `timestamp`, and to pass it on, with what follows it: what there
+    /// is to do is [`work`](Self::work).
     ///
     /// # Panics
     /// If the watermark before isn't through.
-    pub fn begin_watermark(&mut self, timestamp: i64) {
+    pub fn begin_watermark(&mut self, timestamp: i64, then: Then) {
         assert!(self.advancing.is_none(), "one watermark after the other");
-        self.advancing = Some(Advancing { timestamp, next: 0 });
+        self.advancing = Some(Advancing { timestamp, next: 0, then });
     }
 
     /// Fires some of the timers of the next operator that are due, or tells it how far event time has come if none is, or passes
     /// that on behind the last operator.
     fn advance(&mut self) -> Result<(), TaskError> {
-        let Some(Advancing { timestamp, next }) = &mut self.advancing else { return Ok(()) };
-        let (timestamp, index) = (*timestamp, *next);
+        let Some(Advancing { timestamp, next, then }) = &mut self.advancing else { return Ok(()) };
+        let (timestamp, index, then) = (*timestamp, *next, *then);
         let Some(slot) = self.operators.get_mut(index) else {
             self.advancing = None;
-            return self.broadcast(&Element::Watermark(timestamp));
+            self.broadcast(&Element::Watermark(timestamp))?;
+            return match then {
+                Then::Nothing => Ok(()),
+                Then::Idle => self.broadcast(&Element::Idle),
+            };
         };
         let mut emitted = Emitted::new();
         // Those that fire may set others that are due as well.
@@ -281,8 +293,30 @@ impl Chain {
 
     /// Whether all that follows has room.
     #[inline]
-    pub fn has_room(&self) -> bool {
-        self.outlets().iter().all(Outlet::has_room) && self.sink_rests_until.is_none_or(|until| until <= Instant::now())
+    pub fn has_room(&mut self) -> bool {
+        self.outlets().iter().all(Outlet::has_room) && self.is_sink_ready()
+    }
+
+    /// A sink that needed a rest is asked again when that is over.
+    fn is_sink_ready(&mut self) -> bool {
+        match self.sink_rests_until {
+            None => true,
+            Some(until) if until > Instant::now() => false,
+            Some(_) => {
+                self.ask_sink();
+                self.sink_rests_until.is_none()
+            }
+        }
+    }
+
+    fn ask_sink(&mut self) {
+        if let Tail::Sink { writer, counters, .. } = &mut self.tail {
+            if let Some(Queued { records, bytes }) = writer.queued() {
+                counters.backlog().queued(records, bytes);
+            }
+            let rests = writer.busy_for();
+            self.sink_rests_until = (!rests.is_zero()).then(|| Instant::now() + rests);
+        }
     }
 
     /// When a sink that needs a rest goes on. Nothing but time tells.
@@ -355,6 +389,7 @@ impl Chain {
             }
             Tail::Outlets(_) => {}
         }
+        self.ask_sink();
         for Restored { place, label, batch } in &self.restored {
             let in_flight = &mut parts[*place].in_flight;
             match in_flight.last_mut().filter(|last: &&mut InFlight| Arc::ptr_eq(&last.label, label)) {
@@ -365,14 +400,13 @@ impl Chain {
         Ok((parts, std::mem::take(&mut self.changed)))
     }
 
-    /// Tells every operator that the job is over.
-    ///
-    /// # Errors
-    /// If one of them fails at it.
-    pub fn close(&mut self) -> Result<(), TaskError> {
+    /// Tells every operator that the job is over. Nothing depends on what they do then, so that one which fails at it is
+    /// reported, and the last checkpoint is taken all the same.
+    pub fn close(&mut self) {
         for slot in &mut self.operators {
-            slot.instance.close()?;
+            if let Err(error) = slot.instance.close() {
+                tracing::warn!(operator = %slot.subtask, "it failed when it was closed: {}", error.failure);
+            }
         }
-        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Records that an operator could not process, as records that tell of them.
 //!
-//! A dead letter has the key and event time of its record; its value is one JSON object. Bytes that aren't UTF-8 are given in
+//! A dead letter has the key, event time and headers of its record; its value is one JSON object. Bytes that aren't UTF-8 are given in
 //! base64 under another name, so that a reader never has to guess.
 //!
 //! Invariant: the record can be had back from its dead letter, byte by byte.
@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::element::{Batch, NO_TIMESTAMP, Origin, Row};
+use crate::element::{Batch, Header, Headers, NO_TIMESTAMP, Origin, Row};
 use crate::guest::Emitted;
 use crate::id::{Attempt, Epoch, Name, SubtaskId};
 
@@ -18,6 +18,7 @@ pub struct Subject<'a> {
     input: Option<u32>,
     /// For a timer, its tag is the value and its time the event time.
     row: Row<'a>,
+    headers: Headers<'a>,
     /// Its place in the batch.
     number: Option<u32>,
     origin: Option<Origin<'a>>,
@@ -27,12 +28,13 @@ impl<'a> Subject<'a> {
     /// Row `number` of a batch that came to `input`.
     pub fn row(input: u32, batch: &'a Batch, number: u32) -> Subject<'a> {
         let origin = batch.provenance.as_ref().map(|provenance| provenance.of(number));
-        Subject { input: Some(input), row: batch.row(number as usize), number: Some(number), origin }
+        let (row, headers) = (batch.row(number as usize), batch.headers(number as usize));
+        Subject { input: Some(input), row, headers, number: Some(number), origin }
     }
 
     pub fn timer(key: &'a [u8], tag: &'a [u8], time_ms: i64) -> Subject<'a> {
         let row = Row { key: Some(key), value: Some(tag), timestamp: time_ms };
-        Subject { input: None, row, number: None, origin: None }
+        Subject { input: None, row, headers: Headers::default(), number: None, origin: None }
     }
 }
 
@@ -80,12 +82,20 @@ struct Value<'a> {
     key: Bytes<'a, Key>,
     #[serde(flatten)]
     value: Bytes<'a, Payload>,
+    headers: Vec<HeaderOfLetter<'a>>,
     timestamp_ms: Option<i64>,
     split: Option<&'a str>,
     offset: Option<u64>,
     record: Option<u32>,
     epoch: u64,
     attempt: u64,
+}
+
+#[derive(Serialize)]
+struct HeaderOfLetter<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    value: Bytes<'a, Payload>,
 }
 
 struct Key;
@@ -129,7 +139,8 @@ impl DeadLetters {
     }
 
     pub fn add(&mut self, letter: &DeadLetter<'_>) {
-        let Subject { input, row, origin, .. } = letter.subject;
+        let Subject { input, row, headers, origin, .. } = letter.subject;
+        let header = |Header { name, value }| HeaderOfLetter { name, value: Bytes(value, std::marker::PhantomData) };
         let value = Value {
             operator: letter.subtask.operator.as_str(),
             subtask: letter.subtask.index,
@@ -138,6 +149,7 @@ impl DeadLetters {
             reason: letter.reason,
             key: Bytes(row.key, std::marker::PhantomData),
             value: Bytes(row.value, std::marker::PhantomData),
+            headers: headers.clone().map(header).collect(),
             timestamp_ms: Some(row.timestamp).filter(|timestamp| *timestamp != NO_TIMESTAMP),
             split: origin.map(|origin| origin.split.as_str()),
             offset: origin.map(|origin| origin.offset),
@@ -147,6 +159,7 @@ impl DeadLetters {
         };
         let value = serde_json::to_vec(&value).expect("text, numbers and nulls are JSON");
         self.batch.push(Row { key: row.key, value: Some(&value), timestamp: row.timestamp });
+        headers.clone().for_each(|header| self.batch.push_header(header));
     }
 
     /// What there is to put out.
@@ -209,7 +222,7 @@ mod tests {
         assert_eq!((key.as_deref(), timestamp), (Some(&b"k"[..]), -5));
         let expected = serde_json::json!({
             "operator": "parse", "subtask": 1, "input": "rules", "kind": "trap", "reason": "it \"broke\"\n", "key": "k",
-            "value": "größe", "timestamp_ms": -5, "split": null, "offset": null, "record": null, "epoch": 7, "attempt": 3,
+            "value": "größe", "headers": [], "timestamp_ms": -5, "split": null, "offset": null, "record": null, "epoch": 7, "attempt": 3,
         });
         assert_eq!(value, expected);
     }
@@ -223,6 +236,26 @@ mod tests {
             (None, &serde_json::Value::Null, &serde_json::Value::Null)
         );
         assert_eq!((&value["value_base64"], value.get("value")), (&serde_json::json!("/wA="), None));
+    }
+
+    #[test]
+    fn headers_are_told_and_kept() {
+        let mut batch = batch(Row { key: None, value: None, timestamp: 0 });
+        let headers = [
+            Header { name: "trace", value: Some(b"t1") },
+            Header { name: "trace", value: Some(b"\xff") },
+            Header { name: "empty", value: None },
+        ];
+        headers.into_iter().for_each(|header| batch.push_header(header));
+        let subject = Subject::row(0, &batch, 1);
+        let expected = serde_json::json!([
+            {"name": "trace", "value": "t1"}, {"name": "trace", "value_base64": "/w=="}, {"name": "empty", "value": null},
+        ]);
+        assert_eq!(letter(&subject).2["headers"], expected);
+        let mut letters = DeadLetters::new(2, Attempt(3), Vec::new());
+        let subtask = SubtaskId { operator: name("parse"), index: 1 };
+        letters.add(&DeadLetter { subtask: &subtask, epoch: Epoch(7), subject: &subject, kind: "trap", reason: "" });
+        assert_eq!(letters.take()[0].1.headers(0).collect::<Vec<_>>(), headers);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Counters;
 use super::dead_letter::{DeadLetter, DeadLetters, Subject};
-use crate::element::{Batch, Row};
+use crate::element::Batch;
 use crate::guest::{Clock, Emitted, ErrorKind, Failure, Fired, OperatorError, OperatorInstance, Rejection};
 use crate::id::{Epoch, SubtaskId};
 use crate::protocol::isolation::{Fingerprint, Poison, Watch};
@@ -84,26 +84,27 @@ impl Guarded {
             Err(error) => {
                 let said = if let Failure::Refused { row, .. } = &*error.failure { *row } else { None };
                 let certain = said.or((batch.rows == 1).then_some(0)).filter(|row| *row < batch.rows);
-                self.note_trap(&error, certain.map(|row| (port, batch.row(row as usize))));
+                self.note_trap(&error, certain.map(|row| Fingerprint::of(port, batch, row as usize)));
                 Err(error)
             }
         }
     }
 
     fn row_by_row(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<(), OperatorError> {
-        for (number, row) in (0..).zip(batch.iter()) {
+        for number in 0..batch.rows {
+            let fingerprint = Fingerprint::of(port, batch, number as usize);
             let poison = {
                 let mut watch = self.watch();
                 watch.takes(1);
-                watch.poison(Fingerprint::of(port, row)).cloned()
+                watch.poison(fingerprint).cloned()
             };
             let subject = Subject::row(port, batch, number);
             if let Some(poison) = poison {
                 self.reject(&subject, poison.kind, &poison.reason);
                 continue;
             }
-            let mut alone = Batch::with_capacity(1, row.value.map_or(0, <[u8]>::len));
-            alone.push(row);
+            let mut alone = Batch::with_capacity(1, batch.value(number as usize).map_or(0, <[u8]>::len));
+            alone.push_from(batch, number as usize);
             match self.inner.process(port, &alone, emitted) {
                 Ok(rejections) => {
                     for rejection in rejections {
@@ -111,7 +112,7 @@ impl Guarded {
                     }
                 }
                 Err(error) => {
-                    self.note_trap(&error, Some((port, row)));
+                    self.note_trap(&error, Some(fingerprint));
                     return Err(error);
                 }
             }
@@ -120,13 +121,9 @@ impl Guarded {
     }
 
     /// Remembers a failure that a rollback can isolate.
-    fn note_trap(&self, error: &OperatorError, row: Option<(u32, Row<'_>)>) {
+    fn note_trap(&self, error: &OperatorError, row: Option<Fingerprint>) {
         let Some(kind) = isolable(&error.failure) else { return };
-        let poison = row.map(|(port, row)| Poison {
-            fingerprint: Fingerprint::of(port, row),
-            kind,
-            reason: error.failure.to_string(),
-        });
+        let poison = row.map(|fingerprint| Poison { fingerprint, kind, reason: error.failure.to_string() });
         self.watch().trapped(poison);
     }
 
@@ -232,7 +229,8 @@ impl Warnings {
         }
         self.last = Some(Instant::now());
         let untold = std::mem::take(&mut self.untold);
-        tracing::warn!(operator = %subtask, row = %subject, kind, reason, untold, "a record was rejected");
+        // As part of the message, which isn't quoted: a reason of a guest is fit for a line already.
+        tracing::warn!(operator = %subtask, row = %subject, kind, untold, "a record was rejected: {reason}");
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 use super::meter::{Meter, now_ms};
 use super::run::{Flow, LINGER, pass_on};
-use super::{Chain, InFlight, InputLabel, PendingPart, TaskError, TaskEvent, Wires};
+use super::{Chain, InFlight, InputLabel, PendingPart, TaskError, TaskEvent, Then, Wires};
 use crate::channel::{Inputs, Received};
 use crate::element::{Barrier, Element};
 use crate::id::{Epoch, TaskId};
@@ -205,15 +205,19 @@ impl InputTask {
     }
 
     fn progressed(&mut self, progress: Progress) -> Result<(), TaskError> {
-        match progress {
+        let then = match progress {
             Progress::Unchanged => return Ok(()),
             Progress::Idle => return self.chain.broadcast(&Element::Idle),
-            Progress::Advanced(_) => {}
-            Progress::Active(_) => self.chain.broadcast(&Element::Active)?,
-        }
+            Progress::Advanced(_) => Then::Nothing,
+            Progress::AdvancedThenIdle(_) => Then::Idle,
+            Progress::Active(_) => {
+                self.chain.broadcast(&Element::Active)?;
+                Then::Nothing
+            }
+        };
         let timestamp = self.watermarks.current();
         self.meter.watermark(timestamp);
-        self.chain.begin_watermark(timestamp);
+        self.chain.begin_watermark(timestamp, then);
         Ok(())
     }
 
@@ -274,7 +278,7 @@ impl InputTask {
             // The inputs ended without a last barrier.
             Verdict::Finished => {
                 self.chain.broadcast(&Element::End)?;
-                self.chain.close()?;
+                self.chain.close();
                 return Ok(Flow::Done);
             }
         }

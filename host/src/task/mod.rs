@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-pub use chain::{Chain, OperatorSlot, Restored, Tail};
+pub use chain::{Chain, OperatorSlot, Restored, Tail, Then};
 pub use dead_letter::DeadLetters;
 pub use guarded::{CommittedEpoch, Guarded, SharedWatch};
 pub use outlet::{Exchange, Outlet};

@@ -91,11 +91,11 @@ impl Outlet {
 
     fn partition(&mut self, batch: &Batch, max_parallelism: MaxParallelism) {
         let parallelism = self.senders.len() as u32;
-        for (number, row) in (0..).zip(batch.iter()) {
-            let key = row.key.expect("checked by require_keys");
+        for number in 0..batch.rows {
+            let key = batch.key(number as usize).expect("checked by require_keys");
             let subtask = max_parallelism.subtask(max_parallelism.key_group(key), parallelism);
             let buffer = &mut self.buffers[subtask as usize];
-            buffer.push(row);
+            buffer.push_from(batch, number as usize);
             if let Some(provenance) = &batch.provenance {
                 buffer.push_origin(provenance.of(number));
             }
@@ -167,7 +167,7 @@ impl Outlet {
 mod tests {
     use super::*;
     use crate::channel::{Announce, Capacity, Inputs, Received, Receiver, link};
-    use crate::element::Row;
+    use crate::element::{Header, Row};
 
     fn keyed(keys: impl Iterator<Item = u32>) -> Batch {
         let mut batch = Batch::default();
@@ -224,6 +224,34 @@ mod tests {
         let mut expected: Vec<i64> = (0..3i64).flat_map(|round| round * 100..round * 100 + 200).collect();
         expected.sort_unstable();
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn records_that_are_dealt_by_key_keep_their_headers() {
+        let (senders, receivers) = links(2);
+        let mut outlet = Outlet::new(0, to(), Exchange::Hash(MaxParallelism::new(8).expect("in range")), senders);
+        let mut batch = Batch::default();
+        for key in 0..40u32 {
+            batch.push(Row { key: Some(&key.to_le_bytes()), value: None, timestamp: i64::from(key) });
+            if key % 3 == 0 {
+                batch.push_header(Header { name: "n", value: Some(&key.to_le_bytes()) });
+            }
+        }
+        outlet.send(Arc::new(batch)).expect("receivers are there");
+        outlet.flush().expect("receivers are there");
+        let mut seen = 0;
+        for (_, element) in received(receivers) {
+            let Element::Batch(batch) = element else { panic!("{element:?}") };
+            batch.check().expect("well formed");
+            for row in 0..batch.rows as usize {
+                let key = batch.timestamp(row) as u32;
+                let expected = [Header { name: "n", value: Some(&key.to_le_bytes()) }];
+                let expected = if key.is_multiple_of(3) { &expected[..] } else { &[] };
+                assert_eq!(batch.headers(row).collect::<Vec<_>>(), expected, "record {key}");
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 40);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::connector::{ConnectorError, Polled, SourceReader, SplitChange, SplitState};
+use crate::connector::{ConnectorError, Polled, Queued, SourceReader, SplitChange, SplitState};
 use crate::element::Batch;
 use crate::id::{Name, SplitId};
 use crate::store::{ProgressLog, StoreError};
@@ -78,12 +78,14 @@ pub struct Recorded<R> {
     positions: Vec<SplitState>,
     /// Of batches that were given.
     changes: Vec<(SplitId, SplitChange)>,
+    /// Whether it isn't certain yet where the source begins.
+    is_beginning: bool,
 }
 
 impl<R: RecordProgress> Recorded<R> {
     /// `inner` has taken up its positions.
     pub fn new(inner: Box<dyn SourceReader>, log: R) -> Recorded<R> {
-        let positions = inner.snapshot();
+        let (positions, is_beginning) = (inner.snapshot(), inner.is_ahead());
         Recorded {
             inner,
             log,
@@ -93,6 +95,7 @@ impl<R: RecordProgress> Recorded<R> {
             recorded: VecDeque::new(),
             positions,
             changes: Vec::new(),
+            is_beginning,
         }
     }
 
@@ -157,6 +160,10 @@ impl<R: RecordProgress> SourceReader for Recorded<R> {
                 Polled::Batch { split, first_offset, batch } => self.gather(split, first_offset, batch),
                 Polled::Idle(wait) => {
                     self.take_changes();
+                    if self.is_beginning && !self.inner.is_ahead() {
+                        self.is_beginning = false;
+                        self.record()?;
+                    }
                     return Ok(Polled::Idle(self.window_left().map_or(wait, |left| left.min(wait))));
                 }
                 Polled::Ended => {
@@ -171,12 +178,12 @@ impl<R: RecordProgress> SourceReader for Recorded<R> {
     }
 
     fn snapshot(&self) -> Vec<SplitState> {
-        debug_assert!(!self.is_ahead(), "what was recorded is given before a barrier");
+        debug_assert!(self.recorded.is_empty(), "what was recorded is given before a barrier");
         self.positions.clone()
     }
 
     fn is_ahead(&self) -> bool {
-        !self.recorded.is_empty()
+        !self.recorded.is_empty() || self.inner.is_ahead()
     }
 
     fn begun_splits(&self) -> Vec<SplitId> {
@@ -189,6 +196,14 @@ impl<R: RecordProgress> SourceReader for Recorded<R> {
 
     fn merges_splits(&self) -> bool {
         self.inner.merges_splits()
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.inner.lag()
+    }
+
+    fn queued(&self) -> Option<Queued> {
+        self.inner.queued()
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn pass_on(chain: &mut Chain, barrier: Barrier) -> Result<Flow, TaskE
         Purpose::Continue => Ok(Flow::Continue),
         Purpose::Last => {
             chain.broadcast(&Element::End)?;
-            chain.close()?;
+            chain.close();
             Ok(Flow::Done)
         }
     }

@@ -10,8 +10,8 @@ use tokio::sync::mpsc::error::TryRecvError;
 use super::meter::Meter;
 use super::meter::now_ms;
 use super::run::{Flow, pass_on};
-use super::{Chain, Counters, PendingPart, SourceTime, TaskError, TaskEvent, Wires};
-use crate::connector::{Polled, SourceReader};
+use super::{Chain, Counters, PendingPart, SourceTime, TaskError, TaskEvent, Then, Wires};
+use crate::connector::{Polled, Queued, SourceReader, SplitState};
 use crate::element::{Barrier, Element, Purpose, WATERMARK_END};
 use crate::id::{SubtaskId, TaskId};
 use crate::protocol::Change;
@@ -27,6 +27,8 @@ pub struct SourceTask {
     meter: Meter,
     /// Whether anything was read since the last barrier.
     changed: bool,
+    /// The positions of the last snapshot, or those that were taken up. They move without a record, too.
+    positions: Vec<SplitState>,
     ended: End,
     /// The last barrier, which waits until all that was in flight is taken up.
     last: Option<Barrier>,
@@ -59,8 +61,9 @@ impl SourceTask {
         wires: Wires,
     ) -> SourceTask {
         let meter = Meter::new(chain.counters().chain([&counters]), &wires.status);
+        let positions = reader.snapshot();
         let (changed, ended, last) = (false, End::Not, None);
-        SourceTask { id, subtask, reader, time, counters, chain, wires, meter, changed, ended, last }
+        SourceTask { id, subtask, reader, time, counters, chain, wires, meter, changed, positions, ended, last }
     }
 
     /// Runs until behind the last barrier.
@@ -102,7 +105,9 @@ impl SourceTask {
             return Ok(None);
         }
         self.chain.set_now(now_ms());
-        match self.reader.poll()? {
+        let polled = self.reader.poll()?;
+        self.tell_backlog();
+        match polled {
             Polled::Batch { split, batch, .. } => {
                 self.counters.gave(&batch);
                 self.changed = true;
@@ -142,12 +147,23 @@ impl SourceTask {
         }
     }
 
+    /// Counts what is left to read, and what the source's client holds.
+    fn tell_backlog(&self) {
+        let backlog = self.counters.backlog();
+        if let Some(records) = self.reader.lag() {
+            backlog.lag(Some(records));
+        }
+        if let Some(Queued { records, bytes }) = self.reader.queued() {
+            backlog.queued(records, bytes);
+        }
+    }
+
     /// Tells what the event time of the splits has come to.
     fn tell_time(&mut self, change: Change) -> Result<(), TaskError> {
         match change {
             Change::Watermark(timestamp) => {
                 self.meter.watermark(timestamp);
-                self.chain.begin_watermark(timestamp);
+                self.chain.begin_watermark(timestamp, Then::Nothing);
                 Ok(())
             }
             Change::Idle => self.chain.broadcast(&Element::Idle),
@@ -205,8 +221,10 @@ impl SourceTask {
             self.read()?;
         }
         let (mut parts, mut changed) = self.chain.snapshot(barrier.epoch)?;
-        changed |= std::mem::take(&mut self.changed);
-        parts.push(PendingPart { splits: self.reader.snapshot(), ..PendingPart::new(self.subtask.clone()) });
+        let splits = self.reader.snapshot();
+        changed |= std::mem::take(&mut self.changed) || splits != self.positions;
+        self.positions.clone_from(&splits);
+        parts.push(PendingPart { splits, ..PendingPart::new(self.subtask.clone()) });
         self.tell(TaskEvent::Snapshot { task: self.id, epoch: barrier.epoch, changed, parts })?;
         self.wires.status.took(barrier.epoch);
         pass_on(&mut self.chain, barrier)

@@ -40,6 +40,7 @@ impl SourceTime {
         self.heard = self.started.elapsed();
         for (split, change) in changes {
             match change {
+                SplitChange::Begins => self.watermarks.begun(split),
                 SplitChange::Rests => self.watermarks.rests(split, self.heard),
                 SplitChange::Ended => self.watermarks.ended(split),
             }

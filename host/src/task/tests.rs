@@ -1,17 +1,20 @@
 //! Whole tasks over channels, with a source and a sink that only count.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::*;
-use crate::channel::{Announce, Capacity, Inputs, Receiver, Sender, link};
+use crate::channel::{Announce, Capacity, Inputs, Received, Receiver, Sender, link};
 use crate::connector::{Polled, SinkWriter, SourceReader};
-use crate::element::{Element, Purpose, Row};
+use crate::element::{Element, Purpose, Row, WATERMARK_END};
 use crate::graph::Exchange as Dealt;
+use crate::guest::{Call, Clock, Emitted, Failure, Fired, OperatorInstance, Rejection};
 use crate::id::SplitId;
 use crate::protocol::{Aligner, Alignment, WatermarkOptions};
+use crate::state::KeyedState;
 
 const CAPACITY: Capacity = Capacity { elements_max: 4, bytes_max: 1 << 20 };
 
@@ -44,6 +47,31 @@ impl SourceReader for Endless {
 
     fn snapshot(&self) -> Vec<SplitState> {
         Vec::new()
+    }
+}
+
+/// Has no records. Where it begins is certain at its third poll, and it is one farther at each from then on, up to 2.
+#[derive(Default)]
+struct Silent {
+    polls: u64,
+}
+
+impl SourceReader for Silent {
+    fn restore(&mut self, _: &[SplitState]) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Polled, ConnectorError> {
+        self.polls += 1;
+        Ok(Polled::Idle(Duration::from_millis(1)))
+    }
+
+    fn snapshot(&self) -> Vec<SplitState> {
+        vec![SplitState { split: "s".to_owned(), position: self.polls.saturating_sub(3).min(2).into() }]
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.polls < 3
     }
 }
 
@@ -92,13 +120,17 @@ fn wires(labels: &[Arc<InputLabel>]) -> (Wires, Outside) {
 
 fn source(to: Sender) -> (Task, Outside, Arc<AtomicUsize>) {
     let polls = Arc::new(AtomicUsize::new(0));
+    let (task, outside) = source_of(Box::new(Endless(Arc::clone(&polls))), to);
+    (task, outside, polls)
+}
+
+fn source_of(reader: Box<dyn SourceReader>, to: Sender) -> (Task, Outside) {
     let (wires, outside) = wires(&[]);
-    let reader: Box<dyn SourceReader> = Box::new(Endless(Arc::clone(&polls)));
     let time = SourceTime::new(WatermarkOptions::default(), &*reader);
     let head = Head::Source { subtask: subtask("text"), reader, time, counters: Counters::default() };
     let outlet = Outlet::new(0, Name::new("out").expect("a name"), Exchange::Forward, vec![to]);
     let chain = Chain::new(Vec::new(), Tail::Outlets(vec![outlet]), Vec::new());
-    (Task { id: TaskId(0), head, chain, wires }, outside, polls)
+    (Task { id: TaskId(0), head, chain, wires }, outside)
 }
 
 fn label(from: &str) -> Arc<InputLabel> {
@@ -157,6 +189,29 @@ async fn a_source_without_room_takes_its_barrier_nevertheless() {
     let (epoch, changed, _) = outside.snapshot().await;
     assert_eq!((epoch, changed), (Epoch(1), true));
     assert!(from.has_announced(), "it is passed on though the channel is full");
+    running.abort();
+}
+
+#[tokio::test]
+async fn positions_that_move_without_a_record_are_a_change_and_wait_until_they_are_certain() {
+    let (to, mut from) = link(CAPACITY, Announce::Never);
+    let (task, mut outside) = source_of(Box::new(Silent::default()), to);
+    let running = tokio::spawn(task.run());
+    let (mut moved, mut at) = (Vec::new(), 0);
+    for epoch in 1.. {
+        outside.barriers.send(barrier(epoch, Purpose::Continue)).await.expect("the task runs");
+        let (_, changed, parts) = outside.snapshot().await;
+        poll_fn(|context| from.poll_take(context, true)).await;
+        let position = parts.iter().flat_map(|part| &part.splits).next().and_then(|split| split.position.as_u64());
+        let now = position.expect("a position");
+        assert_eq!(changed, now != at, "from {at} to {now}");
+        moved.push(changed);
+        at = now;
+        if moved.len() > 1 && moved.ends_with(&[false, false]) && at == 2 {
+            break;
+        }
+    }
+    assert!(moved.contains(&true), "it has come from 0 to 2");
     running.abort();
 }
 
@@ -248,4 +303,97 @@ async fn a_held_input_fills_up_and_its_sender_finds_no_room() {
     let (epoch, _, _) = outside.snapshot().await;
     assert_eq!(epoch, Epoch(1));
     running.abort();
+}
+
+#[tokio::test]
+async fn the_watermark_that_an_ended_input_had_come_to_goes_out_before_the_task_is_idle() {
+    let (to_a, a) = link(CAPACITY, Announce::Never);
+    let (to_b, b) = link(CAPACITY, Announce::Never);
+    let (to, from) = link(CAPACITY, Announce::Never);
+    let labels = vec![label("a"), label("b")];
+    let (wires, _outside) = wires(&labels);
+    let aligner = Aligner::new(Alignment::Aligned, 2, 1);
+    let head = Head::Inputs { inputs: Inputs::new(vec![a, b]), labels, aligner };
+    let outlet = Outlet::new(0, Name::new("out").expect("a name"), Exchange::Forward, vec![to]);
+    let chain = Chain::new(Vec::new(), Tail::Outlets(vec![outlet]), Vec::new());
+    push(&to_a, [Element::Watermark(100), Element::Watermark(WATERMARK_END), Element::End]);
+    push(&to_b, [Element::Watermark(50)]);
+    let running = tokio::spawn(Task { id: TaskId(1), head, chain, wires }.run());
+    let mut reader = Inputs::new(vec![from]);
+    let mut next = async || loop {
+        match reader.try_recv(true) {
+            Some(Received::Element(_, element)) => break element,
+            Some(other) => panic!("{other:?}"),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert!(matches!(next().await, Element::Watermark(50)), "the slower input holds it back");
+    push(&to_b, [Element::Idle]);
+    let (first, second) = (next().await, next().await);
+    assert!(matches!((&first, &second), (Element::Watermark(100), Element::Idle)), "{first:?}, {second:?}");
+    running.abort();
+}
+
+/// Passes records on, and panics when it is closed.
+struct BadLoser;
+
+impl OperatorInstance for BadLoser {
+    fn restore(&mut self, _: &[Vec<u8>]) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
+    fn process(&mut self, _: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
+        emitted.push((0, batch.clone()));
+        Ok(Vec::new())
+    }
+
+    fn fire_timers(&mut self, _: Clock, _: i64, _: &mut Emitted) -> Result<Fired, OperatorError> {
+        Ok(Fired::default())
+    }
+
+    fn next_timer(&self, _: Clock) -> Option<i64> {
+        None
+    }
+
+    fn set_now(&mut self, _: i64) {}
+
+    fn watermark(&mut self, _: i64, _: &mut Emitted) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: Epoch) -> Result<Vec<u8>, OperatorError> {
+        Ok(Vec::new())
+    }
+
+    fn close(&mut self) -> Result<(), OperatorError> {
+        let failure = Failure::Panic { message: "it wanted to go on".to_owned() };
+        Err(OperatorError::new(subtask("bad-loser"), Call::Close, failure))
+    }
+
+    fn keyed_state(&mut self) -> Option<&mut KeyedState> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn an_operator_that_fails_when_it_is_closed_keeps_no_job_from_its_end() {
+    let (to_a, a) = link(CAPACITY, Announce::Never);
+    let (to_b, b) = link(CAPACITY, Announce::Never);
+    let (mut task, mut outside, seen) = sink(Alignment::Aligned, vec![a, b], Vec::new());
+    let slot = OperatorSlot {
+        subtask: subtask("bad-loser"),
+        instance: Box::new(BadLoser),
+        chained_input: 0,
+        chained_port: 0,
+        operator_state: Vec::new(),
+        counters: Counters::default(),
+    };
+    let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
+    task.chain = Chain::new(vec![slot], tail, Vec::new());
+    for (to, time) in [(&to_a, 1), (&to_b, 2)] {
+        push(to, [record(time), Element::Barrier(barrier(1, Purpose::Last)), Element::End]);
+    }
+    task.run().await.expect("the job is over all the same");
+    assert_eq!(outside.snapshot().await.0, Epoch(1));
+    assert_eq!(seen.times(), [1, 2]);
 }

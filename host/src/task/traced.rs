@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::connector::{ConnectorError, Polled, SourceReader, SplitChange, SplitState};
+use crate::connector::{ConnectorError, Polled, Queued, SourceReader, SplitChange, SplitState};
 use crate::element::Provenance;
 use crate::id::SplitId;
 
@@ -41,5 +41,13 @@ impl SourceReader for Traced {
 
     fn merges_splits(&self) -> bool {
         self.0.merges_splits()
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.0.lag()
+    }
+
+    fn queued(&self) -> Option<Queued> {
+        self.0.queued()
     }
 }

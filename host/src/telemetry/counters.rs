@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::backlog::Backlog;
 use super::checkpoint_figures::CheckpointFigures;
 use super::guest_figures::GuestFigures;
 use super::times::SubtaskTimes;
@@ -25,6 +26,7 @@ pub struct SubtaskCounters {
     times: SubtaskTimes,
     state: Mutex<Option<StateSize>>,
     guest: Arc<GuestFigures>,
+    backlog: Backlog,
 }
 
 /// How large the keyed state of a subtask was at its newest snapshot.
@@ -57,6 +59,11 @@ impl SubtaskCounters {
     /// Those of an operator's instance; of other subtasks there are none.
     pub fn guest(&self) -> &Arc<GuestFigures> {
         &self.guest
+    }
+
+    /// Of a source or sink.
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
     }
 
     pub fn set_state(&self, size: StateSize) {

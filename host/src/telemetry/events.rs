@@ -1,5 +1,6 @@
 //! Events of a job's life, one struct each, which write the log.
 
+use std::error::Error;
 use std::time::Duration;
 
 use crate::id::{Attempt, Epoch, Name};
@@ -40,10 +41,14 @@ impl AttemptFailed<'_> {
         let (job, cause) = (self.job, self.cause);
         match self.next {
             NextAttempt::Restart { restart, of, delay } => {
-                tracing::warn!(%job, cause, "the job failed; restart {restart} of {of} in {}", spoken(delay));
+                let delay = spoken(delay);
+                tracing::warn!(%job, "the job failed; restart {restart} of {of} in {delay}: {cause}");
             }
             NextAttempt::Isolation => {
-                tracing::warn!(%job, cause, "an operator trapped; the job goes back to its last checkpoint to find the record");
+                tracing::warn!(
+                    %job,
+                    "an operator trapped; the job goes back to its last checkpoint to find the record: {cause}"
+                );
             }
         }
     }
@@ -53,6 +58,33 @@ impl AttemptFailed<'_> {
 fn spoken(delay: Duration) -> String {
     let whole = if delay < Duration::from_secs(60) { delay.as_millis() as u64 } else { delay.as_secs() * 1_000 };
     duration::format(Duration::from_millis(whole))
+}
+
+/// A checkpoint that was published has turned out to be one that was never decided, and is removed.
+pub struct CheckpointWithdrawn<'a> {
+    pub job: &'a Name,
+    pub epoch: Epoch,
+    /// The one that was decided last.
+    pub resumed: Option<Epoch>,
+}
+
+impl CheckpointWithdrawn<'_> {
+    pub fn emit(&self) {
+        let resumed = self.resumed.map(|epoch| epoch.0);
+        tracing::info!(job = %self.job, epoch = %self.epoch, resumed, "checkpoint withdrawn: its output was never committed");
+    }
+}
+
+/// Others could not be told how far a source has got.
+pub struct ProgressNotReported<'a> {
+    pub source: &'a Name,
+    pub error: &'a dyn Error,
+}
+
+impl ProgressNotReported<'_> {
+    pub fn emit(&self) {
+        tracing::warn!(source = %self.source, error = %self.error, "the offsets of the source's group were not committed");
+    }
 }
 
 pub struct CheckpointCompleted {
@@ -88,6 +120,21 @@ impl RetentionFailed<'_> {
     }
 }
 
+/// Records that a sink was given were not written, in a job that allows it.
+pub struct RecordsUndelivered {
+    pub sink: Name,
+    pub records: u64,
+    /// Of the first of them.
+    pub reason: String,
+}
+
+impl RecordsUndelivered {
+    pub fn emit(&self) {
+        let (sink, records, reason) = (&self.sink, self.records, &self.reason);
+        tracing::warn!(%sink, records, reason, "records were not delivered and are lost, as at-most-once allows");
+    }
+}
+
 /// Something in the input is no regular file.
 pub struct InputPassedOver<'a> {
     pub source: &'a Name,
@@ -98,6 +145,20 @@ impl InputPassedOver<'_> {
     pub fn emit(&self) {
         let (source, path) = (self.source, self.path.display());
         tracing::warn!(%source, %path, "not read, since it is no regular file (a pipe, socket, device or link to a folder)");
+    }
+}
+
+/// A partition is no longer read, and its position is forgotten.
+pub struct PartitionDropped<'a> {
+    pub source: &'a Name,
+    pub partition: &'a str,
+    pub why: &'a str,
+}
+
+impl PartitionDropped<'_> {
+    pub fn emit(&self) {
+        let (source, partition) = (self.source, self.partition);
+        tracing::warn!(%source, partition, "partition is no longer read, and its position forgotten: {}", self.why);
     }
 }
 

@@ -63,7 +63,7 @@ fn of_a_subtask(name: MetricName, counters: &SubtaskCounters, now: Now) -> Optio
     let (totals, times, state) = (counters.totals(), counters.times().read(), counters.state());
     let count = |count: u64| Some(Value::Counter(count as f64));
     let seconds = |ns: u64| Some(Value::Counter(ns as f64 / 1e9));
-    let size = |bytes: Option<u64>| bytes.map(|bytes| Value::Gauge(bytes as f64));
+    let size = |size: Option<u64>| size.map(|size| Value::Gauge(size as f64));
     match name {
         names::RECORDS_IN => count(totals.records_in),
         names::RECORDS_OUT => count(totals.records_out),
@@ -83,6 +83,9 @@ fn of_a_subtask(name: MetricName, counters: &SubtaskCounters, now: Now) -> Optio
         names::STATE_MEMORY => size(state.map(|state| state.memory_bytes)),
         names::GUEST_MEMORY => size(counters.guest().memory_bytes()),
         names::STATE_DISK => size(state.map(|state| state.disk_bytes)),
+        names::SOURCE_LAG => size(counters.backlog().lag_records()),
+        names::KAFKA_QUEUE_MESSAGES => size(counters.backlog().queued_records()),
+        names::KAFKA_QUEUE_BYTES => size(counters.backlog().queued_bytes()),
         other => unreachable!("{} is no metric of a subtask", other.name),
     }
 }
@@ -211,6 +214,8 @@ mod tests {
         count.took(&batch);
         count.guest().set_memory(1 << 16);
         count.guest().add("late", 4);
+        count.backlog().lag(Some(17));
+        count.backlog().queued(3, 300);
         count.times().busy(Duration::from_millis(1_500));
         count.times().watermark(2_500);
         count.set_state(crate::telemetry::StateSize { snapshot_bytes: 3, memory_bytes: 2, disk_bytes: 1 });
@@ -224,6 +229,9 @@ mod tests {
         for line in [
             "lockgate_records_in_total{job=\"words\",operator=\"count\",subtask=\"1\"} 1",
             "lockgate_guest_memory_bytes{job=\"words\",operator=\"count\",subtask=\"1\"} 65536",
+            "lockgate_source_lag_records{job=\"words\",operator=\"count\",subtask=\"1\"} 17",
+            "lockgate_kafka_queue_messages{job=\"words\",operator=\"count\",subtask=\"1\"} 3",
+            "lockgate_kafka_queue_bytes{job=\"words\",operator=\"count\",subtask=\"1\"} 300",
             "lockgate_operator_counter_total{job=\"words\",operator=\"count\",subtask=\"1\",counter=\"late\"} 4",
             "lockgate_busy_seconds_total{job=\"words\",operator=\"count\",subtask=\"1\"} 1.5",
             "lockgate_watermark_timestamp_seconds{job=\"words\",operator=\"count\",subtask=\"1\"} 2.5",

@@ -82,6 +82,17 @@ pub const STATE_DISK: MetricName =
     gauge("lockgate_state_disk_bytes", Per::Subtask, "Live RocksDB files of keyed state, at the newest snapshot");
 pub const GUEST_MEMORY: MetricName =
     gauge("lockgate_guest_memory_bytes", Per::Subtask, "Memory of the operator's instance");
+pub const SOURCE_LAG: MetricName = gauge(
+    "lockgate_source_lag_records",
+    Per::Subtask,
+    "Records between what the source has given and the end of its input",
+);
+pub const KAFKA_QUEUE_MESSAGES: MetricName = gauge(
+    "lockgate_kafka_queue_messages",
+    Per::Subtask,
+    "Records in the queues of the Kafka client: fetched and not given yet, or written and not acknowledged",
+);
+pub const KAFKA_QUEUE_BYTES: MetricName = gauge("lockgate_kafka_queue_bytes", Per::Subtask, "Bytes of these records");
 pub const GUEST_COUNTER: MetricName =
     counter("lockgate_operator_counter_total", Per::Counter, "What the operator counts itself, by the label `counter`");
 pub const CHECKPOINT_DURATION: MetricName = MetricName {
@@ -109,7 +120,7 @@ pub const RESTARTS: MetricName =
     counter("lockgate_restarts_total", Per::Job, "Attempts that were begun after another one had failed");
 
 /// All metrics, in the order in which they are given out.
-pub const ALL: [MetricName; 24] = [
+pub const ALL: [MetricName; 27] = [
     RECORDS_IN,
     RECORDS_OUT,
     BYTES_IN,
@@ -125,6 +136,9 @@ pub const ALL: [MetricName; 24] = [
     STATE_MEMORY,
     STATE_DISK,
     GUEST_MEMORY,
+    SOURCE_LAG,
+    KAFKA_QUEUE_MESSAGES,
+    KAFKA_QUEUE_BYTES,
     GUEST_COUNTER,
     CHECKPOINT_DURATION,
     CHECKPOINTS,

@@ -77,8 +77,14 @@ fn inputs_can_be_given_by_name() {
     refused(
         "input = \"text\"",
         "input = { in = \"text\" }",
-        "jobs/job.toml:9: operator.split.input: it holds one name; a table is written inputs = { ... }",
-        "",
+        "jobs/job.toml:9: operator.split.input: it holds one name; a list or a table is what inputs holds",
+        "write inputs = { in = \"text\" }",
+    );
+    refused(
+        "input = \"text\"",
+        "input = [\"text\", [\"split:late\", \"text\"]]",
+        "jobs/job.toml:9: operator.split.input: it holds one name; a list or a table is what inputs holds",
+        "write inputs = [\"text\", [\"split:late\", \"text\"]]",
     );
     refused(
         "input = \"count\"",
@@ -136,6 +142,27 @@ fn what_does_not_go_together_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_key_of_another_restart_strategy_is_warned_of_with_the_keys_that_count() {
+    let warnings = |restart: &str| with(&format!("[restart]\n{restart}")).expect("it can run").warnings;
+    assert_eq!(
+        warnings("delay = '1s'\njitter = 0.5"),
+        [
+            "restart.delay has no effect with strategy = \"exponential-backoff\", which goes by attempts, initial_delay, max_delay, \
+             multiplier, jitter, reset_after"
+        ]
+    );
+    assert_eq!(
+        warnings("strategy = 'fixed-delay'\njitter = 0.5"),
+        ["restart.jitter has no effect with strategy = \"fixed-delay\", which goes by attempts, delay, reset_after"]
+    );
+    assert_eq!(
+        warnings("strategy = 'none'\nattempts = 3"),
+        ["restart.attempts has no effect with strategy = \"none\""]
+    );
+    assert_eq!(warnings("strategy = 'fixed-delay'\ndelay = '2s'"), [""; 0]);
+}
+
+#[test]
 fn event_times_must_be_somewhere_for_watermarks_to_be_made_from_them() {
     let watermark = "[source.text.watermark]\nstrategy = 'monotonous'";
     told(
@@ -176,4 +203,28 @@ fn a_generator_can_make_event_times_itself_or_have_them_in_its_lines() {
     told(generator("event_time = 'ids'"), "source.g.event_time = \"ids\" is not known", "did you mean 'id'?");
     let file = with_source("event_time = 'id'").expect_err("a file has no numbers").to_string();
     assert!(file.ends_with("source.text.event_time is the text \"id\"; it must be a table"), "{file}");
+}
+
+/// A job with two Kafka sinks, the second with `lines` more.
+fn two_kafka_sinks(guarantee: &str, lines: &str) -> Result<JobFile, ConfigError> {
+    let kafka = "type = 'kafka'\nbrokers = 'a:1,b:2'\ninput = 'numbers'";
+    parse(&format!(
+        "[job]\nname = 'copy'\nguarantee = '{guarantee}'\n[source.numbers]\ntype = 'generator'\n[sink.a]\ntopic = 'a'\n{kafka}\n\
+         [sink.b]\ntopic = 'b'\n{lines}\n{kafka}\n"
+    ))
+}
+
+#[test]
+fn kafka_sinks_that_share_a_transaction_say_the_same_of_it() {
+    two_kafka_sinks("exactly-once", "partition = 3").expect("what is a sink's own may differ");
+    for (line, key) in [
+        ("transaction_timeout = '1m'", "transaction_timeout"),
+        ("marker_topic = 'm'", "marker_topic"),
+        ("properties = { 'client.id' = 'x' }", "properties"),
+    ] {
+        let refused = two_kafka_sinks("exactly-once", line);
+        let message = "it isn't that of sink 'a', and with exactly-once all Kafka sinks share a transaction";
+        told(refused, &format!("jobs/job.toml:13: sink.b.{key}: {message}"), "at-least-once");
+        two_kafka_sinks("at-least-once", line).expect("each has its own producer");
+    }
 }

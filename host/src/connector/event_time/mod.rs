@@ -15,10 +15,14 @@ use std::borrow::Cow;
 pub use json::Pointer;
 pub use unit::TimeUnit;
 
-use super::{ConnectorError, Polled, SourceReader, SplitChange, SplitState};
+use super::{ConnectorError, Polled, Queued, SourceReader, SplitChange, SplitState};
 use crate::element::{Batch, NO_TIMESTAMP};
 use crate::id::{Name, SplitId};
+use crate::telemetry::printable;
 use unit::{BadTime, Number};
+
+/// Of a value whose event time can't be read.
+const VALUE_BYTES_SHOWN: usize = 80;
 
 /// `[source.NAME.event_time]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,11 +94,10 @@ impl TimedReader {
 
     fn refused(&self, split: &SplitId, first_offset: u64, row: usize, batch: &Batch, why: &NoTime) -> ConnectorError {
         let value = String::from_utf8_lossy(batch.value(row).unwrap_or_default()).into_owned();
-        let value = value.chars().take(80).flat_map(char::escape_debug).collect::<String>();
-        let ordinal = row + 1;
+        let value = printable(&value, VALUE_BYTES_SHOWN);
         ConnectorError::Refused {
             name: self.name.clone(),
-            problem: format!("record {ordinal} from offset {first_offset} of split '{split}' {why}; it is '{value}'"),
+            problem: format!("record {row} from offset {first_offset} of split '{split}' {why}; it is '{value}'"),
             advice: match why {
                 NoTime::Bad(BadTime::OutOfRange { .. }) => format!(
                     "set unit in [source.{0}.event_time] to the one that its numbers are in, or set on_missing = \"none\" there",
@@ -175,6 +178,10 @@ impl SourceReader for TimedReader {
         self.reader.snapshot()
     }
 
+    fn is_ahead(&self) -> bool {
+        self.reader.is_ahead()
+    }
+
     fn begun_splits(&self) -> Vec<SplitId> {
         self.reader.begun_splits()
     }
@@ -185,5 +192,13 @@ impl SourceReader for TimedReader {
 
     fn merges_splits(&self) -> bool {
         self.reader.merges_splits()
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.reader.lag()
+    }
+
+    fn queued(&self) -> Option<Queued> {
+        self.reader.queued()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connector::said;
-use crate::element::Row;
+use crate::element::{Header, Row};
 
 /// A source of one batch.
 struct Once(Option<Batch>);
@@ -24,11 +24,15 @@ impl SourceReader for Once {
 
 fn times(values: &[Option<&str>], options: &EventTimeOptions) -> Result<Vec<i64>, ConnectorError> {
     let mut batch = Batch::with_capacity(0, 0);
-    values.iter().for_each(|value| batch.push(Row { key: None, value: value.map(str::as_bytes), timestamp: 77 }));
+    for value in values {
+        batch.push(Row { key: None, value: value.map(str::as_bytes), timestamp: 77 });
+        batch.push_header(Header { name: "kept", value: None });
+    }
     let name = Name::new("orders").expect("a name");
     let mut reader = TimedReader::wrap(Box::new(Once(Some(batch))), &name, options);
     let Polled::Batch { batch, .. } = reader.poll()? else { panic!("a batch") };
     batch.check().expect("well formed");
+    assert!((0..batch.rows as usize).all(|row| batch.headers(row).count() == 1));
     Ok(batch.iter().map(|row| row.timestamp).collect())
 }
 
@@ -61,7 +65,9 @@ fn what_has_no_event_time_fails_or_has_none_as_the_job_file_says() {
         assert_eq!(times(&[value], &json(OnMissing::None)).expect("none"), [NO_TIMESTAMP], "{value:?}");
         let refused = times(&[Some(r#"{"at":1}"#), value], &json(OnMissing::Fail)).expect_err("no event time");
         let said = said(&refused);
-        assert!(said.starts_with("orders: record 2 from offset 4096 of split 'a.json' has "), "{said}");
+        assert!(said.starts_with("orders: record 1 from offset 4096 of split 'a.json' has "), "{said}");
+        let shown = value.map_or(String::new(), str::to_owned);
+        assert!(said.contains(&format!("it is '{shown}'")), "quotes stay as they are: {said}");
         assert!(said.contains("[source.orders.event_time]") && said.contains("on_missing = \"none\""), "{said}");
     }
     let said = said(&times(&[Some("a,,c")], &csv(TimeUnit::Ms)).expect_err("an empty column"));
@@ -75,7 +81,7 @@ fn an_event_time_out_of_range_is_an_error_or_none_as_a_missing_one_is() {
         assert_eq!(times(&[Some(&value)], &json(OnMissing::None)).expect("none"), [NO_TIMESTAMP], "{value}");
         let said = said(&times(&[Some(&value)], &json(OnMissing::Fail)).expect_err("out of range"));
         assert!(
-            said.contains("record 1 from offset 4096 of split 'a.json' has an event time that can't be read"),
+            said.contains("record 0 from offset 4096 of split 'a.json' has an event time that can't be read"),
             "{said}"
         );
         assert!(

@@ -5,8 +5,12 @@
 use chrono::DateTime;
 use serde::Deserialize;
 
+use crate::telemetry::printable;
+
 /// 100,000,000 days.
 const TIME_MAX_MS: i64 = 8_640_000_000_000_000;
+/// Of a text that is no time.
+const TEXT_BYTES_SHOWN: usize = 40;
 
 /// In what event times are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -62,7 +66,7 @@ impl TimeUnit {
 
     pub(super) fn text_ms(self, text: &str) -> Result<i64, BadTime> {
         let text = text.trim();
-        let quoted = || format!("'{}'", text.chars().take(40).flat_map(char::escape_debug).collect::<String>());
+        let quoted = || format!("'{}'", printable(text, TEXT_BYTES_SHOWN));
         match self {
             TimeUnit::Rfc3339 => {
                 let date = DateTime::parse_from_rfc3339(text).map_err(|_| BadTime::NoDate { found: quoted() })?;

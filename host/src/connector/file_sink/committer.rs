@@ -67,6 +67,28 @@ impl FileCommitter {
         Ok(FileCommitter { ctx: ctx.clone(), layout, recorded: Mutex::new(recorded) })
     }
 
+    /// Looks at the output folder without claiming it.
+    ///
+    /// # Errors
+    /// If it belongs to another job or sink, or can't be read.
+    pub(super) fn look(options: &FileSinkOptions, ctx: &ConnectorContext) -> Result<FileCommitter, ConnectorError> {
+        let layout = Layout::new(&options.path);
+        let mut recorded = None;
+        if claim::is_claimed(&layout, ctx)? {
+            claim::check(&layout, ctx)?;
+            recorded = read_record(&layout, ctx)?;
+        }
+        Ok(FileCommitter { ctx: ctx.clone(), layout, recorded: Mutex::new(recorded) })
+    }
+
+    /// Whether the output of an epoch can be committed, or is.
+    ///
+    /// # Errors
+    /// What a commit would give.
+    pub(super) fn can_commit(&self, epoch: Epoch, committables: &[Vec<u8>]) -> Result<(), ConnectorError> {
+        self.plan(epoch, committables).map(drop)
+    }
+
     fn plan(&self, epoch: Epoch, committables: &[Vec<u8>]) -> Result<Vec<Step>, ConnectorError> {
         let is_recorded = self.recorded.lock().expect("never poisoned").is_some_and(|newest| newest >= epoch);
         let mut steps = Vec::new();
@@ -128,8 +150,8 @@ impl FileCommitter {
                 let (old, new) = (&committable.folder, self.layout.shown());
                 let problem = format!("its output is in {old}, and path of this sink is now {new}, where nothing is");
                 let advice = format!(
-                    "set path back to {old}; or, to go on in {new}, move all that is in {old} there first, with the hidden \
-                     folder .lockgate in place of the one that this run has made"
+                    "set path back to {old}; or, to go on in {new}, move all that is in {old} there first, also the hidden \
+                     folder .lockgate"
                 );
                 Err(self.refused(epoch, problem, advice))
             }

@@ -7,12 +7,13 @@ use std::path::Path;
 use super::committable::Committable;
 use super::{FileCommitter, FileSinkOptions, FileSinkWriter, MissingValue};
 use crate::connector::{ConnectorContext, ConnectorError, SinkCommitter, SinkWriter, said, test_ctx};
-use crate::element::{Batch, NO_TIMESTAMP, Row};
+use crate::element::{Batch, Header, NO_TIMESTAMP, Row};
 use crate::id::{Attempt, Epoch, JobUid, Name};
+use crate::protocol::decision::Digest;
 use crate::protocol::{CommitPermit, PublishReceipt};
 
 pub fn permit(epoch: u64) -> CommitPermit {
-    CommitPermit::new(PublishReceipt::for_published(Epoch(epoch)))
+    CommitPermit::new(PublishReceipt::for_published(Epoch(epoch), Digest(epoch)))
 }
 
 pub fn options(path: &Path) -> FileSinkOptions {
@@ -161,6 +162,7 @@ fn a_record_without_a_value_fails_the_job_or_is_skipped_as_asked() {
     let mut rows = batch(&["a"]);
     rows.push(Row { key: Some(b"k"), value: None, timestamp: 0 });
     rows.push(Row { key: None, value: Some(b"b"), timestamp: 0 });
+    rows.push_header(Header { name: "in no file", value: Some(b"x") });
     let mut sink = Sink::new();
     let error = said(&sink.writer.write(&rows).expect_err("no line can show it"));
     assert!(error.contains("missing_value = \"skip\""), "{error}");

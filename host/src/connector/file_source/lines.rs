@@ -184,6 +184,14 @@ impl LineBatch {
         let nulls = missing_keys(rows);
         let keys = Column { data: Vec::new(), offsets: vec![0; (rows + 1) * 4] };
         let timestamps = NO_TIMESTAMP.to_le_bytes().repeat(rows);
-        Batch { rows: rows as u32, keys, values: self.values, timestamps, nulls, ext: Vec::new(), provenance: None }
+        Batch {
+            rows: rows as u32,
+            keys,
+            values: self.values,
+            timestamps,
+            nulls,
+            headers: Column::default(),
+            provenance: None,
+        }
     }
 }

@@ -232,6 +232,52 @@ fn a_job_that_asks_for_more_than_a_path_gives_is_refused_with_that_path() {
 }
 
 #[test]
+fn a_sink_that_decides_gives_exactly_once_and_one_that_shows_records_at_once_does_not() {
+    let deciding = || SinkCommit::Deciding { place: "localhost:9092".to_owned() };
+    for (commit, asked, given) in [
+        (deciding(), Guarantee::ExactlyOnce, Some(Delivery::ExactlyOnce)),
+        (deciding(), Guarantee::AtLeastOnce, Some(Delivery::AtLeastOnce)),
+        (deciding(), Guarantee::AtMostOnce, Some(Delivery::AtMostOnce)),
+        (SinkCommit::Plain, Guarantee::ExactlyOnce, None),
+        (SinkCommit::Plain, Guarantee::AtLeastOnce, Some(Delivery::AtLeastOnce)),
+        (SinkCommit::Plain, Guarantee::AtMostOnce, Some(Delivery::AtMostOnce)),
+    ] {
+        let mut graph = join();
+        (graph.guarantee, graph.sinks[0].commit) = (asked, commit);
+        match (Plan::new(&graph, &join_facts(true)), given) {
+            (Ok(plan), Some(given)) => {
+                let (paths, _) = guarantees(&graph, &plan);
+                assert!(paths.iter().all(|path| path.delivery == given), "{paths:?}");
+            }
+            (Err(error), None) => {
+                assert!(error.to_string().contains("shows records as they come"), "{error}");
+                assert!(error.help().contains("set guarantee = \"at-least-once\""), "{}", error.help());
+            }
+            (planned, given) => panic!("{planned:?}, and not {given:?}"),
+        }
+    }
+}
+
+#[test]
+fn two_places_that_decide_are_refused_and_two_sinks_in_one_are_not() {
+    let deciding = |text: &str, place: &str| {
+        let commit = SinkCommit::Deciding { place: place.to_owned() };
+        SinkSpec { commit, ..sink(text, 1, &["join"]) }
+    };
+    let mut graph = join();
+    graph.sinks.push(deciding("a", "one:9092"));
+    graph.sinks.push(deciding("b", "one:9092"));
+    Plan::check_shape(&graph).expect("one place, beside a sink that is two-phase");
+    graph.sinks.push(deciding("c", "other:9092"));
+    let error = Plan::check_shape(&graph).expect_err("two places");
+    assert_eq!(
+        error.to_string(),
+        "sinks 'a' and 'c' would decide over checkpoints in two places, one:9092 and other:9092"
+    );
+    assert!(error.help().contains("the same brokers"), "{}", error.help());
+}
+
+#[test]
 fn a_source_without_watermarks_beside_one_with_them_is_a_warning_unless_it_falls_idle() {
     let time = |watermarks, falls_idle| SourceTime { watermarks, falls_idle, silent_splits: false };
     let held = Warning::NoWatermark { name: name("join"), silent: name("rules") };

@@ -1,13 +1,13 @@
 //! A guarded operator over attempts: what comes out, what is rejected, what is counted.
 
 use super::*;
-use crate::element::{NO_TIMESTAMP, Provenance};
+use crate::element::{Header, NO_TIMESTAMP, Provenance, Row};
 use crate::guest::{Call, RejectedTimer};
 use crate::id::{Attempt, Name, SplitId};
 use crate::protocol::isolation::Isolation;
 use crate::telemetry::SubtaskCounters;
 
-/// Copies values. Rejects those that begin with `r`, fails at those that begin with `t` (trap), `b` (a bad record that it
+/// Copies records. Rejects those that begin with `r`, fails at those that begin with `t` (trap), `b` (a bad record that it
 /// names), or `p` (a passing failure).
 #[derive(Default)]
 struct Picky {
@@ -25,8 +25,8 @@ impl OperatorInstance for Picky {
 
     fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
         let (mut copied, mut rejections) = (Batch::default(), Vec::new());
-        for (number, row) in (0..).zip(batch.iter()) {
-            let failure = match row.value.and_then(|value| value.first()) {
+        for number in 0..batch.rows {
+            let failure = match batch.value(number as usize).and_then(|value| value.first()) {
                 Some(b'r') => {
                     rejections.push(Rejection { row: number, message: "rejected".to_owned() });
                     continue;
@@ -35,7 +35,7 @@ impl OperatorInstance for Picky {
                 Some(b'b') => refused(ErrorKind::BadRecord, Some(number)),
                 Some(b'p') => refused(ErrorKind::Transient, None),
                 Some(_) | None => {
-                    copied.push(row);
+                    copied.push_from(batch, number as usize);
                     continue;
                 }
             };
@@ -200,6 +200,25 @@ fn a_trap_is_found_row_by_row_and_left_out_in_the_attempt_after_that() {
     assert!(bench.guarded.is_careful());
     bench.committed.set(Epoch(1));
     assert!(!bench.guarded.is_careful(), "back to batches");
+}
+
+#[test]
+fn records_keep_their_headers_also_row_by_row() {
+    let mut rows = batch(&["a", "t1", "c"]);
+    let header = Header { name: "trace", value: Some(b"7") };
+    rows.push_header(header);
+    let mut isolation = Isolation::default();
+    isolation.restored(None).expect("nothing yet");
+    let mut bench = Bench::new(&isolation, true, Picky::default());
+    for _ in 0..2 {
+        assert!(bench.process(&rows).is_err());
+        bench = bench.next_attempt(&mut isolation, None);
+    }
+    let mut emitted = Emitted::new();
+    bench.guarded.process(0, &rows, &mut emitted).expect("the poison is left out");
+    let copied = emitted.iter().filter(|(port, _)| *port == 0).map(|(_, batch)| batch);
+    let headers = copied.flat_map(|batch| (0..batch.rows as usize).map(|row| batch.headers(row).collect::<Vec<_>>()));
+    assert_eq!(headers.collect::<Vec<_>>(), [vec![], vec![header]]);
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! What Kafka's source, sink and tools share: the cluster they speak to, the settings of its clients, its headers, its errors.
+//!
+//! Invariant: no value of a setting is printed, in an error, a log line or for debugging, unless it is one of ours.
+
+mod cluster;
+mod failure;
+mod headers;
+mod known;
+mod listener;
+mod properties;
+mod refused;
+mod topic_id;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster::{Client, Cluster, resolve_properties_file};
+pub use failure::Doing;
+pub use headers::{push_rdkafka_headers, rdkafka_headers};
+pub use listener::Listener;
+pub use properties::Properties;
+pub use topic_id::TopicId;
+
+/// Whether Kafka allows this as the name of a topic.
+pub fn is_topic_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=249).contains(&name.len()) && name.chars().all(allowed) && !matches!(name, "." | "..")
+}

@@ -1,0 +1,242 @@
+//! The Kafka sink, in the mode that the job's guarantee asks for.
+//!
+//! *Exactly-once*: all Kafka sinks of the job share two transactional producers, `JOB/0/A` and `JOB/0/B`, which take epochs in turn;
+//! the commit of a transaction, with a marker in it, is the decision over its checkpoint. *At-least-once*: an idempotent
+//! producer, and an epoch isn't prepared before all of its records are acknowledged. *At-most-once*: the same without sending
+//! anything again; what isn't delivered is counted and logged.
+//!
+//! Once a process has died, whoever takes over the transactional ids has the brokers abort what wasn't committed: nothing of a
+//! transaction is ever taken up again, so that it doesn't matter how long nobody does.
+//!
+//! Invariant: with exactly-once, readers that read committed see an epoch's records of all sinks and its marker at once, or nothing
+//! of it.
+
+mod backlog;
+#[cfg(test)]
+mod broker_tests;
+mod client;
+mod decider;
+mod delivery;
+mod failure;
+mod line;
+mod marker;
+mod marker_reader;
+mod marker_topic;
+mod offsets;
+mod options;
+mod pair;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::producer::Producer as _;
+
+use self::backlog::Destination;
+use self::client::{Producer, Purpose, partitions};
+use self::decider::KafkaDecider;
+use self::delivery::{Deliveries, Ledgers};
+use self::line::{Direct, Line};
+use self::marker_reader::MarkerReader;
+use self::pair::{Pair, PairOptions};
+use self::writer::KafkaSinkWriter;
+use super::kafka::{Cluster, Doing, Listener};
+use super::{ConnectorContext, ConnectorError, Decider, SinkCommitter, SinkWriter};
+use crate::id::{Epoch, Name};
+use crate::protocol::decision::{DecisionPlace, Marker};
+use crate::protocol::transactions::Transaction;
+use crate::protocol::{CommitPermit, Guarantee};
+
+pub use offsets::SourceGroup;
+pub use options::{KafkaSinkOptions, Partition, same_brokers};
+
+/// For the cluster to say which it is.
+const CLUSTER_ID_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The Kafka sinks of one attempt.
+pub struct KafkaSinks {
+    sinks: BTreeMap<Name, OpenSink>,
+    decider: Option<Arc<dyn Decider>>,
+}
+
+struct OpenSink {
+    line: Arc<Line>,
+    /// Its first subtask among all that share the line.
+    first: usize,
+    destination: Destination,
+}
+
+/// A sink that is to be opened.
+pub type ToOpen<'a> = BTreeMap<&'a Name, (&'a KafkaSinkOptions, &'a ConnectorContext)>;
+
+impl KafkaSinks {
+    /// Opens them all. With exactly-once nothing can be written before the decider has taken over. `sources`: those whose
+    /// positions are to be committed with the output, if they are of the same cluster.
+    ///
+    /// # Errors
+    /// If options can't be used, alone or together, or a topic isn't there.
+    pub fn open(
+        sinks: &ToOpen<'_>,
+        sources: BTreeMap<Name, SourceGroup>,
+        guarantee: Guarantee,
+    ) -> Result<KafkaSinks, ConnectorError> {
+        for (options, ctx) in sinks.values() {
+            options.validate().map_err(|bad| bad.refused(ctx))?;
+        }
+        match guarantee {
+            Guarantee::ExactlyOnce => together(sinks, sources),
+            Guarantee::AtLeastOnce => direct(sinks, Purpose::Idempotent),
+            Guarantee::AtMostOnce => direct(sinks, Purpose::Once),
+        }
+    }
+
+    pub fn decider(&self) -> Option<&Arc<dyn Decider>> {
+        self.decider.as_ref()
+    }
+
+    /// One subtask of a sink.
+    ///
+    /// # Panics
+    /// If there is no such sink.
+    pub fn writer(&self, name: &Name, subtask: u32) -> Box<dyn SinkWriter> {
+        let OpenSink { line, first, destination } = &self.sinks[name];
+        // Subtasks don't all begin with the same partition.
+        let next = i32::try_from(subtask).map_or(0, |subtask| subtask % destination.partitions);
+        let destination = Destination { next, ..destination.clone() };
+        Box::new(KafkaSinkWriter::new(name, first + subtask as usize, line, destination))
+    }
+
+    /// Whatever a Kafka sink commits is committed by the decider.
+    pub fn committer() -> Arc<dyn SinkCommitter> {
+        Arc::new(NothingToCommit)
+    }
+}
+
+/// All sinks in the transactions of one pair of producers.
+fn together(sinks: &ToOpen<'_>, sources: BTreeMap<Name, SourceGroup>) -> Result<KafkaSinks, ConnectorError> {
+    let Some((name, (options, ctx))) = sinks.first_key_value() else {
+        return Ok(KafkaSinks { sinks: BTreeMap::new(), decider: None });
+    };
+    for (other, (their, ctx)) in sinks {
+        if let Some(key) = options.differs_from(their) {
+            return Err(ConnectorError::Refused {
+                name: (*other).clone(),
+                problem: format!("its {key} isn't that of Kafka sink '{name}', and the two share a transaction"),
+                advice: format!(
+                    "give both the same {key}, or make two jobs of '{}', or set guarantee = \"at-least-once\" in [job]",
+                    ctx.job
+                ),
+            });
+        }
+    }
+    let subtasks = sinks.values().map(|(_, ctx)| ctx.parallelism as usize).sum::<usize>();
+    let buffer_bytes = sinks.values().map(|(options, _)| options.buffer).sum();
+    let cluster = options.cluster();
+    let timeout = options.transaction_timeout;
+    let pair_options = PairOptions { job: &ctx.job, name, cluster: &cluster, timeout, buffer_bytes, subtasks };
+    // The marker counts as one subtask more.
+    let ledgers = Arc::new(Ledgers::new(subtasks + 1, false));
+    let pair = Arc::new(Pair::open(&pair_options, &ledgers)?);
+    let line = Arc::new(Line::Transactions(Arc::clone(&pair)));
+    let mut opened = BTreeMap::new();
+    let mut first = 0;
+    for (name, (options, ctx)) in sinks {
+        let destination = destination(pair.producer(Transaction::A), name, options)?;
+        opened.insert((*name).clone(), OpenSink { line: Arc::clone(&line), first, destination });
+        first += ctx.parallelism as usize;
+    }
+    let cluster_id = cluster_id(pair.producer(Transaction::A), name, options)?;
+    let topic = options.marker_topic(&ctx.job);
+    let sources = sources.into_iter().filter(|(_, source)| same_brokers(&source.brokers, &options.brokers));
+    let decider = KafkaDecider::open(ctx, &cluster, cluster_id, &topic, &pair, subtasks, sources.collect())?;
+    Ok(KafkaSinks { sinks: opened, decider: Some(Arc::new(decider)) })
+}
+
+/// Each sink with a producer of its own.
+fn direct(sinks: &ToOpen<'_>, purpose: Purpose<'_>) -> Result<KafkaSinks, ConnectorError> {
+    let mut opened = BTreeMap::new();
+    for (name, (options, ctx)) in sinks {
+        let config = client::config(&options.cluster(), name, purpose, options.buffer)?;
+        let ledgers = Arc::new(Ledgers::new(ctx.parallelism as usize, purpose == Purpose::Once));
+        let deliveries = Deliveries { ledgers: Arc::clone(&ledgers), listener: Listener::new(name) };
+        let producer = client::open(&config, deliveries, name)?;
+        let destination = destination(&producer, name, options)?;
+        let (name, brokers) = ((*name).clone(), options.brokers.clone());
+        let line = Arc::new(Line::Direct(Direct { name: name.clone(), brokers, producer, ledgers }));
+        opened.insert(name, OpenSink { line, first: 0, destination });
+    }
+    Ok(KafkaSinks { sinks: opened, decider: None })
+}
+
+/// Looks up the topic.
+fn destination(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> Result<Destination, ConnectorError> {
+    let what = format!("topic '{}'", options.topic);
+    let listener = Some(&producer.context().listener);
+    let doing = Doing { name, brokers: &options.brokers, action: "write to", what: &what, listener };
+    let Some(partitions) = partitions(producer.client(), &doing, &options.topic)? else {
+        return Err(doing.because(
+            format!("there is no such topic at {}", options.brokers),
+            format!(
+                "create it (kafka-topics.sh --create --topic {}), or correct topic of [sink.{name}]",
+                options.topic
+            ),
+            false,
+        ));
+    };
+    match options.partition {
+        Partition::Number(number) if number >= partitions => Err(doing.because(
+            format!("it has {partitions} partitions, which are numbered from 0, and partition = {number}"),
+            format!("correct partition of [sink.{name}], or give the topic more partitions"),
+            false,
+        )),
+        partition => Ok(Destination { topic: options.topic.clone(), partition, partitions, next: 0 }),
+    }
+}
+
+fn cluster_id(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> Result<String, ConnectorError> {
+    let listener = Some(&producer.context().listener);
+    let doing = Doing { name, brokers: &options.brokers, action: "look up", what: "the id of the cluster", listener };
+    producer.client().fetch_cluster_id(CLUSTER_ID_TIMEOUT).ok_or_else(|| {
+        doing.because(
+            format!("{} doesn't say it", options.brokers),
+            "use brokers of Kafka 2.5 or newer".to_owned(),
+            true,
+        )
+    })
+}
+
+/// The marker of the job that can be read at the moment, without shutting anybody out. For tools.
+///
+/// # Errors
+/// If the topic can't be read, or has something else under the marker's key.
+pub fn peek_marker(cluster: &Cluster, name: &Name, job: &Name, topic: &str) -> Result<Option<Marker>, ConnectorError> {
+    MarkerReader::open(cluster, name, job, topic)?.peek()
+}
+
+/// Where the marker of a job is.
+pub fn marker_place(job: &Name, cluster_id: &str, topic: &str) -> DecisionPlace {
+    DecisionPlace {
+        kind: "kafka".to_owned(),
+        cluster: cluster_id.to_owned(),
+        topic: topic.to_owned(),
+        key: marker::key(job),
+    }
+}
+
+/// There is nothing that is left to be committed when an epoch is decided.
+struct NothingToCommit;
+
+impl SinkCommitter for NothingToCommit {
+    fn committed(&self) -> Option<Epoch> {
+        None
+    }
+
+    fn commit(&self, _permit: &CommitPermit, _committables: &[Vec<u8>]) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    fn discard_leftovers(&self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
