@@ -4,18 +4,34 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::cli::CliError;
 use crate::cli::inspect::refused;
 use crate::config::JobFile;
 use crate::graph::Plan;
-use crate::guest::{Engine, Plugin, default_cache_dir};
+use crate::guest::{Engine, OperatorFactory, Plugin, default_cache_dir};
 use crate::id::Name;
+use crate::runtime::Job;
 
 pub(super) struct Loaded {
     pub file: JobFile,
     pub plan: Plan,
     pub plugins: BTreeMap<Name, Plugin>,
+}
+
+impl Loaded {
+    /// What the runtime runs.
+    pub fn into_job(self) -> Job {
+        let factory = |(name, plugin)| (name, Arc::new(plugin) as Arc<dyn OperatorFactory>);
+        self.file.into_job(self.plan, self.plugins.into_iter().map(factory).collect())
+    }
+
+    /// What is probably a mistake but can run.
+    pub fn warnings(&self) -> Vec<String> {
+        let of_plan = self.plan.warnings.iter().map(ToString::to_string);
+        self.file.warnings.iter().cloned().chain(of_plan).collect()
+    }
 }
 
 /// # Errors

@@ -15,12 +15,14 @@ pub mod checkpoint;
 mod checkpoint_verbs;
 mod error;
 pub mod inspect;
+mod kafka;
 mod load;
 mod metrics;
 pub mod new;
 mod print;
 mod progress;
 mod run;
+mod txn;
 
 pub use error::{CliError, Exit};
 
@@ -32,6 +34,7 @@ Examples:
   lockgate check job.toml               show what a job means, and whether it can run
   lockgate run job.toml                 run it to the end of its input, or until Ctrl-C
   lockgate checkpoint list job.toml     show what it could continue from
+  lockgate txn list job.toml            show what it has open on its Kafka cluster
 
 Exit codes:
   0  done; for a job: it has ended or was stopped, and its output is committed
@@ -61,6 +64,7 @@ enum Verb {
     Check(check::Args),
     Run(run::Args),
     Checkpoint(checkpoint_verbs::Args),
+    Txn(txn::Args),
 }
 
 impl Verb {
@@ -72,6 +76,7 @@ impl Verb {
             Verb::Check(args) => check::run(args),
             Verb::Run(args) => run::run(args),
             Verb::Checkpoint(args) => checkpoint_verbs::run(args),
+            Verb::Txn(args) => txn::run(args),
         }
     }
 
@@ -84,6 +89,7 @@ impl Verb {
             Verb::Check(args) => args.json,
             Verb::Run(args) => args.json,
             Verb::Checkpoint(args) => args.json(),
+            Verb::Txn(args) => args.json(),
         }
     }
 }

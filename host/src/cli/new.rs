@@ -20,6 +20,8 @@ const SDK_HOLE: &str = "\"LOCKGATE_SDK\"";
 
 /// Where the SDK was when this binary was built; it isn't on crates.io.
 const SDK_AT_BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
+/// Names the SDK for a program that was moved to another machine.
+const SDK_VARIABLE: &str = "LOCKGATE_SDK";
 
 /// Make a new operator crate that builds, with a test that passes
 #[derive(Debug, clap::Args)]
@@ -27,6 +29,9 @@ const SDK_AT_BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
 Examples:
   lockgate new my-op
   lockgate new my-op --path operators/mine --sdk ~/lockgate/guest-sdk
+
+Without --sdk, the SDK is the folder that the environment variable LOCKGATE_SDK names; else `guest-sdk` of the Lockgate
+repository that the new crate is in; else the one that this program was built from
 
 Exit codes: 0 made; 1 it could not be written; 2 the name, folder or SDK can't be used")]
 pub struct Args {
@@ -36,7 +41,7 @@ pub struct Args {
     /// The folder to make [default: the name]
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
-    /// The folder of the `lockgate` SDK [default: the one beside this program's source]
+    /// The folder of the `lockgate` SDK: `guest-sdk` of Lockgate's repository
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }
@@ -46,7 +51,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CliError> {
     check_name(&args.name)?;
     let dir = args.path.clone().unwrap_or_else(|| PathBuf::from(&args.name));
-    let sdk = find_sdk(args.sdk.as_deref(), Path::new(SDK_AT_BUILD))?;
+    let variable = std::env::var_os(SDK_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let sdk = match (&args.sdk, &variable) {
+        (Some(sdk), _) => named_sdk(sdk, "--sdk")?,
+        (None, Some(sdk)) => named_sdk(sdk, SDK_VARIABLE)?,
+        (None, None) => sdk_of_repository(&dir).map_or_else(|| sdk_at_build(Path::new(SDK_AT_BUILD)), Ok)?,
+    };
     create(&dir, &args.name, &sdk)?;
     let dir = dir.display();
     print::out(&format!("made {dir}\n  test it    cd {dir} && cargo test\n  build it   lockgate build {dir}\n"))
@@ -87,17 +97,37 @@ fn check_name(name: &str) -> Result<(), CliError> {
         .help("take up to 64 letters, digits, '-' and '_', starting with a letter: lockgate new word-split"))
 }
 
-/// The SDK's folder, absolute.
-fn find_sdk(chosen: Option<&Path>, at_build: &Path) -> Result<PathBuf, CliError> {
-    let sdk = chosen.unwrap_or(at_build);
-    let found = sdk.canonicalize().ok().filter(|sdk| sdk.join("Cargo.toml").is_file());
-    found.ok_or_else(|| {
-        let error = CliError::unusable(format!("there is no `lockgate` SDK in {}", sdk.display()));
-        let folder = "the folder `guest-sdk` of Lockgate's repository";
-        match chosen {
-            Some(_) => error.help(format!("name {folder}")),
-            None => error.help(format!("name {folder}: lockgate new --sdk DIR NAME")),
-        }
+/// The folder of the SDK, absolute, if it is there.
+fn sdk_in(folder: &Path) -> Option<PathBuf> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse::<toml::Table>().ok()?;
+    let is_sdk = manifest.get("package").and_then(|package| package.get("name")?.as_str()) == Some("lockgate");
+    is_sdk.then(|| folder.canonicalize().ok())?
+}
+
+/// The SDK that the user has named.
+fn named_sdk(folder: &Path, by: &str) -> Result<PathBuf, CliError> {
+    sdk_in(folder).ok_or_else(|| {
+        CliError::unusable(format!("there is no `lockgate` SDK in {}, which {by} names", folder.display()))
+            .help("name the folder `guest-sdk` of Lockgate's repository")
+    })
+}
+
+/// The SDK of the repository that a crate is to be made in.
+fn sdk_of_repository(dir: &Path) -> Option<PathBuf> {
+    let dir = std::path::absolute(dir).ok()?;
+    dir.ancestors().skip(1).find_map(|folder| sdk_in(&folder.join("guest-sdk")))
+}
+
+fn sdk_at_build(folder: &Path) -> Result<PathBuf, CliError> {
+    sdk_in(folder).ok_or_else(|| {
+        CliError::unusable(format!(
+            "there is no `lockgate` SDK here: this program was built from {}, which is gone",
+            folder.display()
+        ))
+        .help(format!(
+            "get Lockgate's repository and name its folder `guest-sdk`: lockgate new --sdk DIR NAME, or {SDK_VARIABLE}=DIR in the \
+             environment"
+        ))
     })
 }
 
@@ -172,9 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sdk_is_told_with_the_option() {
-        let error = find_sdk(None, Path::new("/nowhere/sdk")).expect_err("none").to_string();
-        assert!(error.contains("/nowhere/sdk") && error.contains("--sdk"), "{error}");
+    fn a_missing_sdk_is_told_with_the_ways_to_name_it() {
+        let error = sdk_at_build(Path::new("/nowhere/sdk")).expect_err("none").to_string();
+        assert!(["/nowhere/sdk", "--sdk", SDK_VARIABLE].iter().all(|word| error.contains(word)), "{error}");
+        let error = named_sdk(Path::new("/nowhere/sdk"), SDK_VARIABLE).expect_err("none").to_string();
+        assert!(error.contains("/nowhere/sdk, which LOCKGATE_SDK names"), "{error}");
+    }
+
+    #[test]
+    fn the_sdk_is_that_of_the_repository_around_the_crate_and_nothing_else_of_that_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sdk = folder.path().join("guest-sdk");
+        fs::create_dir(&sdk).expect("made");
+        let near = folder.path().join("ops/mine");
+        fs::write(sdk.join("Cargo.toml"), "[package]\nname = 'other'\n").expect("written");
+        assert_eq!(sdk_of_repository(&near), None);
+        fs::write(sdk.join("Cargo.toml"), "[package]\nname = 'lockgate'\n").expect("written");
+        assert_eq!(sdk_of_repository(&near), sdk.canonicalize().ok());
     }
 
     #[test]

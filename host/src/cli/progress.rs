@@ -65,13 +65,21 @@ impl Progress {
         let seconds = now.duration_since(then).as_secs_f64().max(1e-9);
         let rate = |now: u64, before: u64| count(((now - before) as f64 / seconds) as u64);
         let (read, written) = (rate(records_in, read_before), rate(records_out, written_before));
-        let (lag, state, checkpoint) = (self.lag(), self.state(), self.checkpoint(now));
+        let lag = self.left_to_read() + &self.lag();
+        let (state, checkpoint) = (self.state(), self.checkpoint(now));
         let restarts = match self.counters.restarts() {
             0 => String::new(),
             restarts => format!(", {restarts} restarts"),
         };
         let (records_in, records_out) = (count(records_in), count(records_out));
         format!("{records_in} read ({read}/s), {records_out} written ({written}/s){lag}{state}, {checkpoint}{restarts}")
+    }
+
+    /// How many records there are to read, as far as sources know.
+    fn left_to_read(&self) -> String {
+        let lags = self.counters.subtasks().into_iter().filter_map(|(_, counters)| counters.backlog().lag_records());
+        let records = lags.reduce(|sum, records| sum + records);
+        records.map(|records| format!(", {} left to read", count(records))).unwrap_or_default()
     }
 
     /// How far event time is behind, where it is most, if the job has any.

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -15,9 +15,8 @@ use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
 use crate::cli::{CliError, print};
-use crate::guest::OperatorFactory;
 use crate::id::Name;
-use crate::runtime::{Finished, Job, RunError};
+use crate::runtime::{Finished, Job, RunError, preview};
 use crate::telemetry::JobCounters;
 
 /// Run a job. It continues from its newest checkpoint if there is one, shows progress on standard error, and ends when its
@@ -49,7 +48,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CliError> {
     let loaded = load(&args.job_file)?;
     check_places(&loaded.file)?;
-    for warning in &loaded.plan.warnings {
+    for warning in loaded.warnings() {
         print::err(&format!("warning: {warning}\n"));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -64,8 +63,12 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let sources = loaded.file.sources.keys().cloned().collect::<Vec<_>>();
     let operators = loaded.file.operators.keys().cloned().collect::<Vec<_>>();
     let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
-    let factory = |(name, plugin)| (name, Arc::new(plugin) as Arc<dyn OperatorFactory>);
-    let job = loaded.file.into_job(loaded.plan, loaded.plugins.into_iter().map(factory).collect());
+    let job = loaded.into_job();
+    // Recovery would say these as well, but only when it has made the output folder.
+    if let Err(error @ (RunError::Commit { .. } | RunError::CheckpointMissing { .. })) = runtime.block_on(preview(&job))
+    {
+        return Err(failed(&error));
+    }
     let finished = runtime.block_on(drive(job, &counters, &sources, &sinks))?;
     let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
         names.iter().map(|name| of(counters.totals_of(name))).sum::<u64>()
@@ -105,23 +108,30 @@ fn failed(error: &RunError) -> CliError {
     error.help().map_or(failed.clone(), |help| failed.help(help))
 }
 
+/// Signals that come so soon one after the other are one.
+const SAME_WISH: Duration = Duration::from_millis(200);
+
 /// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
 async fn stop_at_signal(
     mut interrupt: Signal,
     mut terminate: Signal,
     stop: watch::Sender<bool>,
 ) -> std::convert::Infallible {
-    let mut asked = false;
+    let mut asked: Option<Instant> = None;
     loop {
         let number = tokio::select! {
             _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
             _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         };
-        if asked {
+        // `timeout`, for one, signals a process and its group: that is one wish.
+        if asked.is_some_and(|asked| asked.elapsed() < SAME_WISH) {
+            continue;
+        }
+        if asked.is_some() {
             print::err("stopped at once; the next run continues from the last checkpoint\n");
             std::process::exit(128 + number);
         }
-        asked = true;
+        asked = Some(Instant::now());
         print::err("stopping with a checkpoint; a second signal stops at once\n");
         stop.send_replace(true);
     }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::apart::check_outputs_apart;
+use super::loops::check_loops;
 use crate::cli::CliError;
 use crate::cli::checkpoint::block_on;
 use crate::config::JobFile;
@@ -20,9 +22,11 @@ use crate::store::{CheckpointStore, StoreError};
 /// The first source that can't be read, or folder that can't be made or isn't this job's.
 pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
     check_apart(file)?;
+    check_outputs_apart(file)?;
+    check_loops(file)?;
     check_folder("the state directory", &file.state_dir, "state_dir of [job]")?;
     check_folder("the checkpoint store", &file.checkpoint.store, "store of [checkpoint]")?;
-    let History { job_uid, has_checkpoint } = history(file)?;
+    let History { job_uid, has_checkpoint, .. } = history(file)?;
     for (name, source) in &file.sources {
         match preview_source(&source.options, name) {
             // What was read to its end may be gone, and only the source knows how far it has read.
@@ -35,7 +39,7 @@ pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
             SinkOptions::File(options) => {
                 check_folder("the output folder", &options.path, &format!("path of [sink.{name}]"))?;
             }
-            SinkOptions::Null(_) => {}
+            SinkOptions::Kafka(_) | SinkOptions::Null(_) => {}
         }
         let context = ConnectorContext {
             job: file.job.clone(),
@@ -64,7 +68,7 @@ fn check_apart(file: &JobFile) -> Result<(), CliError> {
             let part = format!("part-1-0.{}", options.extension);
             Some((format!("path of [sink.{name}]"), options.path.clone(), vec![part]))
         }
-        SinkOptions::Null(_) => None,
+        SinkOptions::Kafka(_) | SinkOptions::Null(_) => None,
     });
     // Files at every depth that state has.
     let of_state =
@@ -91,7 +95,7 @@ fn check_apart(file: &JobFile) -> Result<(), CliError> {
 }
 
 /// A path without links and `..`, as far as it exists.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     for place in path.ancestors().filter(|place| !place.as_os_str().is_empty()) {
         if let (Ok(real), Ok(rest)) = (place.canonicalize(), path.strip_prefix(place)) {
             return real.join(rest);
@@ -100,10 +104,20 @@ fn resolved(path: &Path) -> PathBuf {
     std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path))
 }
 
+/// The job that the checkpoint store belongs to; `None`: it is nobody's yet.
+///
+/// # Errors
+/// If the store can't be read.
+pub(super) fn own_uid(file: &JobFile) -> Result<Option<JobUid>, CliError> {
+    Ok(history(file)?.own_uid)
+}
+
 /// What earlier runs of the job have left.
 struct History {
     /// For a job that has never run, one that nothing belongs to.
     job_uid: JobUid,
+    /// As `job_uid`, if it has run.
+    own_uid: Option<JobUid>,
     has_checkpoint: bool,
 }
 
@@ -112,10 +126,10 @@ fn history(file: &JobFile) -> Result<History, CliError> {
         match CheckpointStore::open_existing(&file.checkpoint.store, &file.job, 0).await {
             Ok(store) => {
                 let has_checkpoint = !store.epochs().await?.is_empty();
-                Ok(History { job_uid: store.job_uid().clone(), has_checkpoint })
+                Ok(History { job_uid: store.job_uid().clone(), own_uid: Some(store.job_uid().clone()), has_checkpoint })
             }
             Err(StoreError::NoJob { .. }) => {
-                Ok(History { job_uid: JobUid("none yet".to_owned()), has_checkpoint: false })
+                Ok(History { job_uid: JobUid("none yet".to_owned()), own_uid: None, has_checkpoint: false })
             }
             Err(error) => Err(error),
         }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::connect::Connected;
+use super::policies::{OnErrorReport, PolicyReport};
 use super::shape::Shape;
 use super::times::TimeReport;
 use super::{dot, drawing};
@@ -23,6 +25,8 @@ pub(super) struct Report {
     store: PathBuf,
     max_parallelism: u32,
     #[serde(flatten)]
+    policies: PolicyReport,
+    #[serde(flatten)]
     shape: Shape,
     event_time: Vec<TimeReport>,
     tables: Vec<TableReport>,
@@ -30,6 +34,9 @@ pub(super) struct Report {
     /// Whether there are more paths than are told.
     guarantees_truncated: bool,
     warnings: Vec<String>,
+    /// What the brokers say; `None`: they weren't asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kafka: Option<Connected>,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +55,7 @@ struct PathReport {
 }
 
 impl Report {
-    pub fn new(loaded: &Loaded) -> Report {
+    pub fn new(loaded: &Loaded, kafka: Option<Connected>) -> Report {
         let Loaded { file, plan, plugins } = loaded;
         let graph = &file.graph();
         let tables = plugins.iter().flat_map(|(operator, plugin)| {
@@ -72,12 +79,14 @@ impl Report {
             state_dir: file.state_dir.clone(),
             store: file.checkpoint.store.clone(),
             max_parallelism: file.max_parallelism.key_groups(),
+            policies: PolicyReport::new(file),
             shape: Shape::new(graph, plan),
             event_time: file.sources.iter().map(|(name, source)| TimeReport::new(name.as_str(), source)).collect(),
             tables: tables.collect(),
             guarantees: paths.collect(),
             guarantees_truncated,
-            warnings: plan.warnings.iter().map(ToString::to_string).collect(),
+            warnings: loaded.warnings(),
+            kafka,
         }
     }
 
@@ -103,6 +112,8 @@ impl fmt::Display for Report {
         writeln!(f, "job {}", self.job)?;
         writeln!(f, "  state        {}", self.state_dir.display())?;
         writeln!(f, "  checkpoints  {}", self.store.display())?;
+        writeln!(f, "  barriers     {}", self.policies.alignment)?;
+        writeln!(f, "  restarts     {}", self.policies.restart)?;
         writeln!(f, "\ntasks (what shares one needs no channel)")?;
         for chain in &self.shape.chains {
             let nodes = chain.nodes.iter().map(|node| format!("{} {}", node.kind, node.name)).collect::<Vec<_>>();
@@ -118,6 +129,12 @@ impl fmt::Display for Report {
         for TimeReport { source, event_time, watermark } in &self.event_time {
             writeln!(f, "  {source}: {event_time}; watermark {watermark}")?;
         }
+        if !self.policies.on_error.is_empty() {
+            writeln!(f, "\nrecords that can't be processed")?;
+        }
+        for OnErrorReport { operator, on_error } in &self.policies.on_error {
+            writeln!(f, "  {operator}: {on_error}")?;
+        }
         if !self.tables.is_empty() {
             writeln!(f, "\nkeyed state ({} key groups)", self.max_parallelism)?;
         }
@@ -132,6 +149,10 @@ impl fmt::Display for Report {
             writeln!(f, "  and more paths")?;
         }
         self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}\n"))?;
-        writeln!(f, "\nok: this job can run")
+        self.kafka.iter().try_for_each(|kafka| kafka.fmt(f))?;
+        match self.kafka.as_ref().is_some_and(|kafka| kafka.errors().next().is_some()) {
+            true => Ok(()),
+            false => writeln!(f, "\nok: this job can run"),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::policies::PolicyReport;
 use super::shape::Shape;
 use super::times::TimeReport;
 use super::{dot, drawing};
@@ -225,4 +226,21 @@ fn what_a_source_does_for_event_time_is_told() {
     });
     let expected = ["orders: json /at (s); 5s behind, idle after 30s", "rules: none; none, never idle"];
     assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_becomes_of_barriers_and_failures_is_told() {
+    let told = |job: &str| PolicyReport::new(&JobFile::parse("job.toml".as_ref(), job).expect("a good job file"));
+    let as_it_is = told(JOB);
+    assert_eq!(as_it_is.alignment, "aligned");
+    let often = "5 in a row at most, counted anew after 10m without a failure";
+    assert_eq!(as_it_is.restart, format!("exponential-backoff, after 1s to 1m; {often}"));
+    let with = |lines: &str| told(&format!("{JOB}\n{lines}"));
+    let patient = with("[checkpoint]\nalignment = 'unaligned'\nalignment_timeout = '3s'\n[restart]\nstrategy = 'none'");
+    assert_eq!((&*patient.alignment, &*patient.restart), ("aligned, after 3s unaligned", "none"));
+    let hasty = with("[checkpoint]\nalignment = 'unaligned'\n[restart]\nstrategy = 'fixed-delay'\ndelay = '2s'");
+    assert_eq!(hasty.alignment, "unaligned, at once");
+    assert_eq!(hasty.restart, format!("fixed-delay, each after 2s; {often}"));
+    let policies = as_it_is.on_error.iter().map(|report| format!("{}: {}", report.operator, report.on_error));
+    assert_eq!(policies.collect::<Vec<_>>(), ["join: fail", "parse: dead-letter"]);
 }
