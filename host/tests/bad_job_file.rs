@@ -183,6 +183,8 @@ fn a_job_file_that_is_none_is_named() {
     };
     refused("missing.toml", &["error: cannot read job file missing.toml", "caused by: No such file", "help: "]);
     refused("input", &["error: job file input is not a file"]);
+    pipe(&folder.path().join("pipe.toml"));
+    refused("pipe.toml", &["error: job file pipe.toml is not a file", "help: "]);
     fs::write(folder.path().join("binary.toml"), b"[job]\nname = \"\xff\xfe\"\n").expect("written");
     refused("binary.toml", &["binary.toml is not text: its byte 14 is not UTF-8"]);
     fs::write(folder.path().join("open.toml"), "[job\n").expect("written");
@@ -229,6 +231,46 @@ fn a_plugin_that_cannot_be_used_is_named() {
         let job = WORD_COUNT.replace("count.wasm", "split.wasm");
         refused_in(folder.path(), &job, &["operator 'count'", "split.wasm", wanted, "help: "]);
     }
+}
+
+#[test]
+fn two_sinks_with_one_folder_are_named_before_either_has_it() {
+    let second = "\n[sink.more]\ntype = \"file\"\npath = \"./out\"\ninput = \"text\"\n";
+    refused(
+        &format!("{COPY}{second}"),
+        &["sinks 'more' and 'out' have the same output folder", "help: give [sink.out]"],
+    );
+}
+
+#[test]
+fn more_subtasks_than_a_generator_has_splits_are_refused_with_the_line() {
+    let job = COPY
+        .replace("type = \"file\"\npath = \"input\"", "type = \"generator\"\nparallelism = 3\nsplits = 2\ncount = 1");
+    refused(
+        &job,
+        &["job.toml:7: source.text.parallelism: 3 subtasks can't share 2 splits", "help: lower the parallelism"],
+    );
+}
+
+/// A pipe in the file system. Nobody writes to it, so that opening it would last for ever.
+fn pipe(at: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_component_or_an_input_is_refused_without_waiting_for_its_writer() {
+    let in_folder = folder();
+    pipe(&in_folder.path().join("split.wasm"));
+    let job = WORD_COUNT.replace("count.wasm", "split.wasm");
+    refused_in(in_folder.path(), &job, &["operator 'count'", "split.wasm", "it is not a file", "help: "]);
+    let output = lockgate(in_folder.path(), &["inspect", "split.wasm"]);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("it is not a file"), "{said}");
+    pipe(&in_folder.path().join("pipe"));
+    let job = COPY.replace("path = \"input\"", "path = \"pipe\"");
+    refused_in(in_folder.path(), &job, &["text: cannot read from pipe: it is neither a file nor a folder", "help: "]);
 }
 
 #[test]

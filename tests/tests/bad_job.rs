@@ -6,6 +6,8 @@ use lockgate_tests::{Running, WordCount, operator};
 
 /// The exit code for a job file or plugin that can't be used.
 const UNUSABLE: i32 = 2;
+/// The exit code for a job that failed.
+const FAILED: i32 = 1;
 
 /// Both verbs refuse the job with `broken` as its file, and name `things`; with the right file it runs.
 #[track_caller]
@@ -129,4 +131,40 @@ fn a_component_of_another_world_version_is_refused_with_both_versions() {
     }
     assert!(replaced > 0, "a component names the version of its world");
     assert_plugin_refused(&component, &["split", "0.9.0", "0.1.0"]);
+}
+
+#[test]
+fn a_job_that_cannot_continue_from_its_checkpoint_is_refused_by_both_verbs_and_goes_on_as_it_was() {
+    let job = job_with_text();
+    job.folder.run().assert_success();
+    let (right, count) = (job.job_file(), operator("count").display().to_string());
+    let changes = [
+        (
+            right.replace("[operator.count]", "[operator.tally]").replace("\"count\"", "\"tally\""),
+            "'count', which the job no longer has",
+        ),
+        (
+            right.replace(&count, &operator("split").display().to_string()),
+            "operator 'count', which its component no longer declares",
+        ),
+        (right.replace("state_dir", "max_parallelism = 64\nstate_dir"), "max_parallelism = 128, and the job says 64"),
+        (
+            right
+                .replace("[sink.out]", "[sink.text2]\ntype = \"null\"\ninput = \"count\"\n[sink.other]")
+                .replace("path = \"output\"", "path = \"elsewhere\""),
+            "'out', which the job no longer has",
+        ),
+    ];
+    job.add_text("b.txt", 2, 20_000);
+    for (changed, problem) in changes {
+        job.folder.write("job.toml", changed);
+        for (verb, code) in [("check", UNUSABLE), ("run", FAILED)] {
+            let things = ["cannot continue job 'word-count' from its newest checkpoint", problem];
+            Running::start(job.folder.command(verb)).wait().assert_refused(code, &things);
+        }
+    }
+    job.folder.write("job.toml", right);
+    Running::start(job.folder.command("check")).wait().assert_success();
+    job.folder.run().assert_success();
+    job.assert_exact();
 }

@@ -216,13 +216,10 @@ fn a_checkpoint_older_than_the_committed_output_is_refused() {
     let newest = files.pop().expect("two checkpoints");
     let kept = fs::read(&newest).expect("readable");
     fs::remove_file(&newest).expect("removable");
-    let refused = job.folder.run();
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("a manifest is missing") && refused.stderr.contains("help: "),
-        "{}",
-        refused.stderr
-    );
+    for (verb, code) in [("check", UNUSABLE), ("run", FAILED)] {
+        let refused = Running::start(job.folder.command(verb)).wait();
+        refused.assert_refused(code, &["sink 'out'", "a manifest is missing"]);
+    }
     fs::write(&newest, kept).expect("put back");
     assert!(job.folder.run().status.success());
     job.totals().check(&job.output()).expect("nothing is lost or doubled");
@@ -258,10 +255,11 @@ fn an_output_path_that_changed_is_told_with_the_old_one_and_moving_the_folder_is
     job.folder.run().assert_success();
     let (old, new) = (job.output().display().to_string(), job.folder.path("elsewhere").display().to_string());
     job.folder.write("job.toml", job.job_file().replace("path = \"output\"", "path = \"elsewhere\""));
-    for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &["sink 'out'", &old, &new, &format!("set path back to {old}")]);
+    for (verb, code) in [("run", FAILED), ("check", UNUSABLE), ("run", FAILED)] {
+        let refused = Running::start(job.folder.command(verb)).wait();
+        refused.assert_refused(code, &["sink 'out'", &old, &new, &format!("set path back to {old}")]);
+        assert!(!job.folder.path("elsewhere").exists(), "a refused job makes no folder");
     }
-    fs::remove_dir_all(&new).expect("only the hidden folder of the refused run is there");
     fs::rename(&old, &new).expect("the folder is ours");
     job.add_text("b.txt", 2, 100_000);
     job.folder.run().assert_success();

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::thread;
 
-use lockgate_tests::{Words, crash_in_turn, crash_in_turn_after_kill, crash_points};
+use lockgate_tests::{Words, crash_in_turn, crash_in_turn_after_kill, crash_points_without_kafka};
 
 /// One for each core of a small machine.
 const WORKERS: usize = 2;
@@ -28,7 +28,7 @@ fn with_each<T: Send + Sync>(items: Vec<T>, try_one: impl Fn(&T) + Sync) {
 
 #[test]
 fn the_output_is_exact_after_crashes_at_each_point_twice_in_a_row() {
-    let points = crash_points();
+    let points = crash_points_without_kafka();
     assert!(!points.is_empty(), "the host has crash points");
     with_each(points, |point| {
         let turns = [point.clone(), point.clone(), format!("{point}:2")];
@@ -39,7 +39,7 @@ fn the_output_is_exact_after_crashes_at_each_point_twice_in_a_row() {
 
 #[test]
 fn the_output_is_exact_after_a_crash_at_one_point_and_then_at_another() {
-    let points = crash_points();
+    let points = crash_points_without_kafka();
     let mut chance = Words::new(7);
     let mut any = || points[chance.below(points.len() as u64) as usize].clone();
     let pairs = (0..PAIRS).map(|_| [any(), any()]).collect();

@@ -103,6 +103,7 @@ fn memory_is_refused_at_its_limit() {
 #[test]
 fn an_endless_recursion_is_stopped_at_the_end_of_the_stack() {
     assert_contained("recurse", &["stack"]);
+    assert_contained("recurse widely", &["stack"]);
 }
 
 #[test]

@@ -170,6 +170,6 @@ fn an_event_time_out_of_range_is_refused_with_source_split_and_offset() {
     folder.write("job.toml", [HEAD, "[restart]\nstrategy = \"none\"\n", &file_source("orders"), time, sink].concat());
     folder.write("orders/a.json", "{\"at\": 5}\n{\"at\": 9223372036854775807}\n");
     let finished = folder.run();
-    finished.assert_refused(1, &["orders", "record 2 from offset 0 of split 'a.json'", "100,000,000 days", "unit"]);
+    finished.assert_refused(1, &["orders", "record 1 from offset 0 of split 'a.json'", "100,000,000 days", "unit"]);
     assert_eq!(lines(&folder, "out"), [""; 0]);
 }

@@ -190,3 +190,15 @@ fn a_compiler_without_the_target_is_named_with_the_command_that_adds_it() {
     let shown = rustc.display().to_string();
     Running::start(build).wait().assert_refused(FAILED, &[&shown, "rustup target add wasm32-unknown-unknown"]);
 }
+
+#[test]
+fn an_operator_that_panics_when_it_is_asked_what_it_is_says_why() {
+    let folder = JobFolder::new();
+    let made = new_operator(&folder, "shy");
+    let library = "use lockgate::prelude::*;\npub struct Shy;\nimpl Operator for Shy {\n    fn new(_: &mut Declaration) -> Shy {\n        \
+                   panic!(\"no table today\")\n    }\n    fn process(&mut self, _: Record<'_>, _: &mut Context<'_>) -> Result<(), \
+                   Error> {\n        Ok(())\n    }\n}\nlockgate::export!(Shy);\n";
+    folder.write("shy/src/lib.rs", library);
+    let built = Running::start(build(&made)).wait();
+    built.assert_refused(UNUSABLE, &["the crate 'shy' makes no operator", "panicked", "no table today"]);
+}

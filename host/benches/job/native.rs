@@ -128,7 +128,7 @@ impl<Op: Operator + Send> OperatorInstance for Native<Op> {
     }
 
     fn process(&mut self, port: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
-        let outcome = self.instance.process(&mut self.imports, port, lent_batch(batch));
+        let outcome = self.instance.process(&mut self.imports, port, lent_batch(batch, &batch.ext()));
         let rejections = self.ended(Call::Process { port, rows: batch.rows }, outcome, emitted)?;
         Ok(rejections.into_iter().map(rejection).collect())
     }
@@ -145,7 +145,7 @@ impl<Op: Operator + Send> OperatorInstance for Native<Op> {
             return Ok(Fired::default());
         }
         let due = self.imports.state().take_timers(clock, up_to_ms, FIRED_ROWS_MAX).expect("readable state");
-        let outcome = self.instance.timers(&mut self.imports, own_clock, lent_batch(&due));
+        let outcome = self.instance.timers(&mut self.imports, own_clock, lent_batch(&due, &due.ext()));
         let rejections = self.ended(Call::Timers { clock, rows: due.rows }, outcome, emitted)?;
         let timer = |said: lockgate::Rejection| {
             let row = said.row as usize;
@@ -190,14 +190,14 @@ fn rejection(said: lockgate::Rejection) -> Rejection {
     Rejection { row: said.row, message: said.message }
 }
 
-fn lent_batch(batch: &Batch) -> BatchRef<'_> {
+fn lent_batch<'a>(batch: &'a Batch, ext: &'a [u8]) -> BatchRef<'a> {
     BatchRef {
         rows: batch.rows,
         keys: lent(&batch.keys),
         values: lent(&batch.values),
         timestamps: &batch.timestamps,
         nulls: &batch.nulls,
-        ext: &batch.ext,
+        ext,
     }
 }
 
@@ -227,7 +227,7 @@ impl Host for Imports {
             values: owned(rows.values),
             timestamps: rows.timestamps.to_vec(),
             nulls: rows.nulls.to_vec(),
-            ext: rows.ext.to_vec(),
+            headers: Batch::headers_of(rows.rows, rows.ext).expect("headers as the SDK writes them"),
             provenance: None,
         };
         self.emitted.push((port, batch));

@@ -1,0 +1,222 @@
+//! Topics that aren't there, go away, grow, or have lost what the job wants to read.
+
+use lockgate_tests::kafka::{Client, NewRecord};
+use lockgate_tests::{Finished, KafkaJob, Running, assert_exactly_once, number_of, numbered};
+
+use crate::FAILED;
+use crate::brokers::{shared, values};
+
+fn copy(brokers: &str) -> KafkaJob {
+    KafkaJob::copy("topics", brokers).with("source.in", "discover_interval", "'200ms'")
+}
+
+/// Waits for the end of a process that must not end well.
+fn ended(running: Running) -> Finished {
+    let finished = running.wait();
+    assert_eq!(finished.status.code(), Some(FAILED), "{}", finished.stderr);
+    finished
+}
+
+fn start_caught_up(job: &KafkaJob, client: &Client) -> Running {
+    let mut running = job.folder.start();
+    job.wait_until_caught_up(&mut running, client);
+    running
+}
+
+#[test]
+fn a_topic_that_is_missing_is_told_by_name_and_found_once_it_is_there() {
+    let Some((broker, client)) = shared("missing topics") else { return };
+    for missing in ["in", "out"] {
+        let job = copy(broker.address());
+        let (missing, there) = (job.topic(missing), job.topic(if missing == "in" { "out" } else { "in" }));
+        client.create_topic(&there, 2);
+        job.folder.run().assert_refused(FAILED, &[&missing]);
+        assert!(!client.topics().contains(&missing), "nobody has made it");
+        client.create_topic(&missing, 2);
+        client.produce(&job.input(), &numbered(0..500));
+        job.catch_up(&client);
+        assert_exactly_once(500, &client.read(&job.output(), true));
+    }
+}
+
+#[test]
+fn a_source_topic_that_is_deleted_ends_the_job_and_its_successor_is_not_taken_for_it() {
+    let Some((broker, client)) = shared("deleted source topics") else { return };
+    let job = copy(broker.address()).with("restart", "strategy", "'none'");
+    job.create_topics(&client, 2);
+    client.produce(&job.input(), &numbered(0..1_000));
+    let running = start_caught_up(&job, &client);
+    client.delete_topic(&job.input());
+    let finished = ended(running);
+    finished.assert_refused(FAILED, &[&job.input()]);
+    assert_exactly_once(1_000, &client.read(&job.output(), true));
+    // The records of another topic of that name have the offsets of those that were read.
+    client.create_topic(&job.input(), 2);
+    client.produce(&job.input(), &numbered(0..100));
+    for _ in 0..2 {
+        job.folder.run().assert_refused(FAILED, &[&job.input()]);
+    }
+    assert_exactly_once(1_000, &client.read(&job.output(), true));
+}
+
+#[test]
+fn a_source_topic_that_was_created_again_and_has_more_records_is_not_read_from_the_old_offsets() {
+    let Some((broker, client)) = shared("successors of source topics") else { return };
+    for is_running in [false, true] {
+        let job = copy(broker.address()).with("restart", "strategy", "'none'");
+        job.create_topics(&client, 2);
+        client.produce(&job.input(), &numbered(0..1_000));
+        let running = match is_running {
+            true => Some(start_caught_up(&job, &client)),
+            false => {
+                job.catch_up(&client);
+                None
+            }
+        };
+        client.delete_topic(&job.input());
+        client.create_topic(&job.input(), 2);
+        client.produce(&job.input(), &numbered(0..5_000));
+        match running {
+            // It may see that there is no topic, or that it is another one.
+            Some(running) => {
+                ended(running).assert_refused(FAILED, &[&job.input()]);
+            }
+            None => assert_exactly_once(1_000, &client.read(&job.output(), true)),
+        }
+        let before = client.read(&job.output(), true).len();
+        for _ in 0..2 {
+            job.folder.run().assert_refused(FAILED, &[&job.input(), "created again", "the id", "new name"]);
+        }
+        assert_eq!(client.read(&job.output(), true).len(), before, "nothing more was read");
+    }
+}
+
+#[test]
+fn topics_keep_their_ids_through_new_partitions_and_another_parallelism() {
+    let Some((broker, client)) = shared("ids of topics") else { return };
+    let mut job = copy(broker.address());
+    job.without("source.in", "topics");
+    job.change("source.in", "topic_pattern", &format!("'{}'", job.input().replace('.', "[.]")));
+    job.create_topics(&client, 2);
+    client.produce(&job.input(), &numbered(0..1_000));
+    let mut running = start_caught_up(&job, &client);
+    client.add_partitions(&job.input(), 5);
+    client.produce(&job.input(), &in_new_partitions(1_000..2_000));
+    job.wait_until_caught_up(&mut running, &client);
+    running.kill();
+    running.wait();
+    let job = job.with("job", "parallelism", "2");
+    client.produce(&job.input(), &in_new_partitions(2_000..3_000));
+    job.catch_up(&client);
+    assert_exactly_once(3_000, &client.read(&job.output(), true));
+    client.delete_topic(&job.input());
+    client.create_topic(&job.input(), 5);
+    client.produce(&job.input(), &numbered(0..20_000));
+    job.folder.run().assert_refused(FAILED, &[&job.input(), "created again"]);
+}
+
+#[test]
+fn a_sink_topic_that_is_deleted_ends_the_job_and_what_was_not_committed_goes_into_its_successor() {
+    let Some((broker, client)) = shared("deleted sink topics") else { return };
+    let job = copy(broker.address()).with("restart", "strategy", "'none'");
+    job.create_topics(&client, 2);
+    client.produce(&job.input(), &numbered(0..1_000));
+    let running = start_caught_up(&job, &client);
+    client.delete_topic(&job.output());
+    client.produce(&job.input(), &numbered(1_000..2_000));
+    ended(running).assert_refused(FAILED, &[&job.output()]);
+    client.create_topic(&job.output(), 2);
+    job.catch_up(&client);
+    let numbers =
+        values(&client.read(&job.output(), true)).iter().filter_map(|value| number_of(value)).collect::<Vec<_>>();
+    assert_eq!(numbers, (1_000..2_000).collect::<Vec<_>>());
+}
+
+/// Records in partition 2 or later, by key.
+fn in_new_partitions(numbers: std::ops::Range<u64>) -> Vec<NewRecord> {
+    let of_key = |record: NewRecord| {
+        let last = record.key.as_ref().and_then(|key| key.last().copied()).expect("a key");
+        record.to_partition(2 + i32::from(last) % 3)
+    };
+    numbered(numbers).into_iter().map(of_key).collect()
+}
+
+#[test]
+fn partitions_that_are_added_are_read_from_their_first_record_on() {
+    let Some((broker, client)) = shared("more partitions") else { return };
+    // A new partition is read from its beginning, wherever the others were begun.
+    let committed = copy(broker.address()).with("source.in", "start", "'committed'");
+    let job = committed.with("job", "parallelism", "2");
+    job.create_topics(&client, 2);
+    for partition in 0..2 {
+        client.produce(&job.input(), &[NewRecord::value("before the start").to_partition(partition)]);
+        client.commit_group_offset(&job.group(), &job.input(), partition, 1);
+    }
+    client.produce(&job.input(), &numbered(0..1_000));
+    let mut running = start_caught_up(&job, &client);
+    client.add_partitions(&job.input(), 5);
+    client.produce(&job.input(), &in_new_partitions(1_000..2_000));
+    job.wait_until_caught_up(&mut running, &client);
+    running.kill();
+    running.wait();
+    client.produce(&job.input(), &in_new_partitions(2_000..3_000));
+    job.catch_up(&client);
+    assert_exactly_once(3_000, &client.read(&job.output(), true));
+}
+
+#[test]
+fn partitions_that_were_added_while_the_job_was_down_are_read_from_their_first_record_on() {
+    let Some((broker, client)) = shared("more partitions while down") else { return };
+    let job = copy(broker.address());
+    job.create_topics(&client, 2);
+    client.produce(&job.input(), &numbered(0..1_000));
+    job.catch_up(&client);
+    let job = job.with("source.in", "start", "'latest'");
+    client.add_partitions(&job.input(), 5);
+    client.produce(&job.input(), &in_new_partitions(1_000..2_000));
+    job.catch_up(&client);
+    assert_exactly_once(2_000, &client.read(&job.output(), true));
+}
+
+#[test]
+fn topics_of_a_pattern_are_found_while_the_job_runs_and_others_are_left_alone() {
+    let Some((broker, client)) = shared("topic patterns") else { return };
+    let mut job = copy(broker.address());
+    job.without("source.in", "topics");
+    job.change("source.in", "topic_pattern", &format!("'{}-[ab]'", job.name()));
+    client.create_topic(&job.output(), 2);
+    let [a, b, whole, other] = ["a", "b", "a-too", "c"].map(|name| job.topic(name));
+    for topic in [&a, &whole, &other] {
+        client.create_topic(topic, 1);
+        client.produce(topic, &[NewRecord::value(topic.as_str())]);
+    }
+    let read = |wanted: &[&String]| values(&client.read(&job.output(), true)).iter().eq(wanted.iter().copied());
+    let mut running = job.folder.start();
+    running.wait_until("the topic that is there", || read(&[&a]));
+    client.create_topic(&b, 2);
+    client.produce(&b, &[NewRecord::value(b.as_str())]);
+    running.wait_until("the topic that has come", || read(&[&a, &b]));
+    running.kill();
+    running.wait();
+    client.produce(&b, &[NewRecord::value(b.as_str())]);
+    let mut running = job.folder.start();
+    running.wait_until("its next record", || read(&[&a, &b, &b]));
+    running.terminate();
+    running.wait().assert_success();
+    assert!(read(&[&a, &b, &b]), "and no other topic's");
+}
+
+#[test]
+fn records_that_retention_deleted_before_they_were_read_are_told_and_not_passed_over() {
+    let Some((broker, client)) = shared("deleted records") else { return };
+    let job = copy(broker.address());
+    job.create_topics(&client, 1);
+    client.produce(&job.input(), &numbered(0..1_000));
+    job.catch_up(&client);
+    client.produce(&job.input(), &numbered(1_000..2_000));
+    client.delete_records(&job.input(), 0, 1_500);
+    for _ in 0..2 {
+        job.folder.run().assert_refused(FAILED, &[&job.input(), "1000", "1500"]);
+    }
+    assert_exactly_once(1_000, &client.read(&job.output(), true));
+}
