@@ -265,12 +265,12 @@ fn options(cache: &BlockCache) -> Options {
     options.set_skip_stats_update_on_db_open(true);
     options.set_stats_dump_period_sec(0);
     options.set_stats_persist_period_sec(0);
-    // No log file on disk; what matters is in the errors, and warnings go where all events go.
+    // No log file on disk. What matters to a user is in the errors; warnings are about how RocksDB works inside.
     options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Warn, |level, message| match level {
         LogLevel::Error | LogLevel::Fatal => {
             tracing::error!(target: "lockgate::state", message, "RocksDB reported an error")
         }
-        LogLevel::Warn => tracing::warn!(target: "lockgate::state", message, "RocksDB reported a warning"),
+        LogLevel::Warn => tracing::debug!(target: "lockgate::state", message, "RocksDB reported a warning"),
         LogLevel::Debug | LogLevel::Info | LogLevel::Header => {}
     }));
     options

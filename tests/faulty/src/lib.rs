@@ -70,6 +70,7 @@ fn do_wrong(fault: &[u8], ctx: &mut Context<'_>) -> Result<(), Error> {
             }
         }
         b"recurse" => Err(Error::fatal(recurse(1))),
+        b"recurse widely" => Err(Error::fatal(recurse_widely(1))),
         b"flood" => loop {
             ctx.emit((), [0u8; 1 << 10].as_slice());
         },
@@ -92,6 +93,13 @@ fn until_ms(fault: &[u8]) -> Option<i64> {
 fn recurse(depth: u64) -> u64 {
     // Work after the call keeps it a call.
     black_box(recurse(black_box(depth + 1)) + 1)
+}
+
+/// As [`recurse`], but needs much of the stack that the compiler keeps in memory, so that this one is used up first.
+#[expect(unconditional_recursion, reason = "it is the fault that is asked for")]
+fn recurse_widely(depth: u64) -> u64 {
+    let wide = black_box([depth; 512]);
+    black_box(recurse_widely(wide[depth as usize % 512] + 1) + 1)
 }
 
 lockgate::export!(Faulty);
