@@ -6,8 +6,14 @@
 #   .ci/setup.sh wasm          Rust's standard library for wasm32-unknown-unknown, and a linker for it
 #   .ci/setup.sh lint          rustfmt and clippy
 #   .ci/setup.sh kafka         what the tests with a real Kafka need: Java, Kafka, and two readers, kcat and kafka-python
+#   .ci/setup.sh schemathesis  what the test of the daemon's requests needs: schemathesis
+#   .ci/setup.sh languages     what makes operators of other languages; also each by itself:
+#   .ci/setup.sh python        componentize-py, which brings its own Python
+#   .ci/setup.sh javascript    Node.js and componentize-js
+#   .ci/setup.sh c             clang with the C library for Wasm, and wit-bindgen
 #   .ci/setup.sh target-dir    installs nothing; prints the build directory that all scripts share
 #   .ci/setup.sh kafka-python  installs nothing; prints the Python that has kafka-python
+#   .ci/setup.sh schemathesis-program, componentize-py, componentize-js, wit-bindgen, clang    the same for these programs
 #
 # Several parts may be named at once.
 set -euo pipefail
@@ -18,6 +24,13 @@ wasm_target=wasm32-unknown-unknown
 kafka_python=3.0.12
 # Checksums of record batches in C: reading a million records takes 10 s, not minutes.
 crc32c=2.9.post0
+schemathesis=4.32.5
+componentize_py=0.25.1
+componentize_js=0.23.0
+jco=1.35.0
+node_min=20
+clang=19
+wit_bindgen=0.60.0
 
 say() { printf 'set-up: %s\n' "$*" >&2; }
 
@@ -220,8 +233,117 @@ install_kafka_python() (
     mv -T "$partial" "$destination" 2>/dev/null || [ -x "$destination/bin/python3" ]
 )
 
+# As kafka-python, in a Python of its own.
+schemathesis_dir() { printf '%s\n' "$(dirname "$(realpath -m "$(target_dir)")")/schemathesis-$schemathesis"; }
+
+setup_schemathesis() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        apt_install "to test the requests that the daemon takes" python3 python3-venv
+    [ -x "$(schemathesis_dir)/bin/schemathesis" ] || install_schemathesis
+}
+
+install_schemathesis() (
+    destination=$(schemathesis_dir)
+    say "installing schemathesis in $destination"
+    mkdir -p "$(dirname "$destination")"
+    # Complete or not at all, also when two do it at once: beside it first, then renamed.
+    partial=$(mktemp -d "$destination.XXXXXX")
+    trap 'rm -rf "$partial"' EXIT
+    python3 -m venv "$partial" >&2
+    "$partial/bin/python3" -m pip install -q --disable-pip-version-check "schemathesis==$schemathesis" >&2 ||
+        fail "pip could not install schemathesis $schemathesis" "its messages are above"
+    # A program that pip has made names the folder that it was made in.
+    cat >"$partial/bin/schemathesis" <<'PROGRAM'
+#!/bin/sh
+exec "$(dirname "$0")/python3" -m schemathesis.cli "$@"
+PROGRAM
+    chmod 755 "$partial" "$partial/bin/schemathesis"
+    mv -T "$partial" "$destination" 2>/dev/null || [ -x "$destination/bin/schemathesis" ]
+)
+
+# What makes operators of other languages is kept beside the build directory, each tool in a folder of its own.
+tools_dir() { dirname "$(realpath -m "$(target_dir)")"; }
+
+# put_tool NAME COMMAND...: runs the command, which fills the folder that it is given, and puts that in its place. Complete or not
+# at all, also when two do it at once.
+put_tool() (
+    destination=$(tools_dir)/$1
+    shift
+    mkdir -p "$(dirname "$destination")"
+    partial=$(mktemp -d "$destination.XXXXXX")
+    trap 'rm -rf "$partial"' EXIT
+    "$@" "$partial"
+    chmod 755 "$partial"
+    mv -T "$partial" "$destination" 2>/dev/null || [ -d "$destination" ]
+)
+
+setup_python() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        apt_install "to make operators of Python" python3 python3-venv
+    [ -d "$(tools_dir)/componentize-py-$componentize_py" ] ||
+        put_tool "componentize-py-$componentize_py" install_componentize_py
+}
+
+install_componentize_py() {
+    say "installing componentize-py $componentize_py (20 MB)"
+    python3 -m venv "$1" >&2
+    "$1/bin/python3" -m pip install -q --disable-pip-version-check "componentize-py==$componentize_py" >&2 ||
+        fail "pip could not install componentize-py $componentize_py" "its messages are above"
+    # The program that pip made names this folder, which is to be renamed.
+    cat >"$1/componentize-py" <<'PROGRAM'
+#!/bin/sh
+exec "$(dirname "$0")/bin/python3" -c 'import sys; from componentize_py import script; sys.argv[0] = "componentize-py"; sys.exit(script())' "$@"
+PROGRAM
+    chmod 755 "$1/componentize-py"
+}
+
+setup_javascript() {
+    { have node && have npm; } || apt_install "to make operators of JavaScript" nodejs npm
+    local version
+    version=$(node --version | cut -c 2-)
+    version_at_least "$version" "$node_min" ||
+        fail "Node.js $version is too old; this needs $node_min or newer" "install it from https://nodejs.org"
+    [ -d "$(tools_dir)/componentize-js-$componentize_js" ] ||
+        put_tool "componentize-js-$componentize_js" install_componentize_js
+}
+
+install_componentize_js() {
+    say "installing componentize-js $componentize_js (400 MB)"
+    npm install --prefix "$1" --no-audit --no-fund --loglevel=error \
+        "@bytecodealliance/componentize-js@$componentize_js" "@bytecodealliance/jco@$jco" >&2 ||
+        fail "npm could not install componentize-js $componentize_js" "its messages are above"
+    cat >"$1/componentize-js" <<'PROGRAM'
+#!/bin/sh
+exec node "$(dirname "$0")/node_modules/@bytecodealliance/componentize-js/src/cli.js" "$@"
+PROGRAM
+    chmod 755 "$1/componentize-js"
+}
+
+setup_c() {
+    local missing=()
+    have "clang-$clang" || missing+=("clang-$clang")
+    have "wasm-ld-$clang" || missing+=("lld-$clang")
+    [ -e /usr/include/wasm32-wasi/stdlib.h ] || missing+=(wasi-libc)
+    compgen -G "/usr/lib/llvm-$clang/lib/clang/*/lib/*/libclang_rt.builtins-wasm32.a" >/dev/null ||
+        missing+=("libclang-rt-$clang-dev-wasm32")
+    [ ${#missing[@]} = 0 ] || apt_install "to make operators of C" "${missing[@]}"
+    [ -d "$(tools_dir)/wit-bindgen-$wit_bindgen" ] || put_tool "wit-bindgen-$wit_bindgen" install_wit_bindgen
+}
+
+install_wit_bindgen() {
+    need_rust
+    say "building wit-bindgen $wit_bindgen (about 2 minutes)"
+    CARGO_TARGET_DIR="$1/target" cargo install wit-bindgen-cli --version "$wit_bindgen" --locked --debug \
+        --no-default-features --features c --root "$1" --quiet >&2 ||
+        fail "cargo could not install wit-bindgen-cli $wit_bindgen" "its messages are above"
+    rm -rf "$1/target"
+    ln -s bin/wit-bindgen "$1/wit-bindgen"
+}
+
+parts="host wasm lint kafka schemathesis languages python javascript c target-dir kafka-python schemathesis-program componentize-py componentize-js wit-bindgen clang"
+
 main() {
-    [ $# -gt 0 ] || fail "no part named" "name one or more of: host wasm lint kafka target-dir kafka-python"
+    [ $# -gt 0 ] || fail "no part named" "name one or more of: $parts"
     local part
     for part in "$@"; do
         case $part in
@@ -229,9 +351,23 @@ main() {
         wasm) setup_wasm ;;
         lint) setup_lint ;;
         kafka) setup_kafka ;;
+        schemathesis) setup_schemathesis ;;
         target-dir) target_dir ;;
+        languages)
+            setup_python
+            setup_javascript
+            setup_c
+            ;;
+        python) setup_python ;;
+        javascript) setup_javascript ;;
+        c) setup_c ;;
         kafka-python) printf '%s\n' "$(kafka_python_dir)/bin/python3" ;;
-        *) fail "there is no part '$part'" "name one or more of: host wasm lint kafka target-dir kafka-python" ;;
+        schemathesis-program) printf '%s\n' "$(schemathesis_dir)/bin/schemathesis" ;;
+        componentize-py) printf '%s\n' "$(tools_dir)/componentize-py-$componentize_py/componentize-py" ;;
+        componentize-js) printf '%s\n' "$(tools_dir)/componentize-js-$componentize_js/componentize-js" ;;
+        wit-bindgen) printf '%s\n' "$(tools_dir)/wit-bindgen-$wit_bindgen/wit-bindgen" ;;
+        clang) printf '%s\n' "clang-$clang" ;;
+        *) fail "there is no part '$part'" "name one or more of: $parts" ;;
         esac
     done
 }

@@ -10,6 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kafka=yes
 .ci/setup.sh kafka || kafka=no
 [ "$kafka" = yes ] || [ "${CI:-}" != true ] || ! command -v apt-get >/dev/null
+# The same for the test of the daemon's requests, which needs a Python; the test itself says what is missing.
+.ci/setup.sh schemathesis || [ "${CI:-}" != true ] || ! command -v apt-get >/dev/null
+# Where the tools of a language can't be had, its tests say SKIPPED; where Debian's packages can, it is an error.
+.ci/setup.sh languages || [ "${CI:-}" != true ] || ! command -v apt-get >/dev/null
 CARGO_TARGET_DIR=$(.ci/setup.sh target-dir)
 export CARGO_TARGET_DIR
 mkdir -p "$CARGO_TARGET_DIR"
@@ -84,6 +88,12 @@ fi
 if [ "$ignored" != 0 ]; then
     failed=$((failed + 1))
     echo "error: $ignored tests are marked as ignored; none may be" >&2
+fi
+# Far above stands all that these tests printed.
+if [ "$tests_failed" != 0 ]; then
+    echo "== what failed, and where:"
+    grep '^test .* \.\.\. FAILED$' "$log" || true
+    grep -A 8 '^thread .* panicked at' "$log" | cut -c1-500 | head -n 100 || true
 fi
 # Tests print this where a machine cannot run a part of them.
 if grep -q '^SKIPPED' "$log"; then

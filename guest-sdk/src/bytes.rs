@@ -14,6 +14,15 @@ fn half(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes")))
 }
 
+/// The 8 bytes at `at`, padded with zeros where there are fewer.
+#[inline]
+pub(crate) fn word_at(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).unwrap_or_default() {
+        rest if rest.len() >= 8 => word(rest, 0),
+        rest => padded(rest)[0],
+    }
+}
+
 /// At most 16 bytes as two little-endian words, padded with zeros.
 #[inline]
 pub(crate) fn padded(bytes: &[u8]) -> [u64; 2] {
@@ -42,15 +51,8 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     let len = from.len();
     let to = &mut to[..len];
     // From both ends: what is copied twice is the same.
-    if len > 256 {
-        to.copy_from_slice(from);
-    } else if len > 16 {
-        let (chunks, _) = from.as_chunks::<16>();
-        let (targets, _) = to.as_chunks_mut::<16>();
-        for (target, chunk) in targets.iter_mut().zip(chunks) {
-            copy_words(target, chunk);
-        }
-        copy_words(to.last_chunk_mut().expect("16 bytes"), from.last_chunk().expect("16 bytes"));
+    if len > 16 {
+        copy_long(to, from);
     } else if len >= 8 {
         let [first, last] = [word(from, 0), word(from, len - 8)];
         to[..8].copy_from_slice(&first.to_le_bytes());
@@ -66,12 +68,22 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// In two halves, so that a loop over it is not taken for a copy of variable length.
+/// More than 16 bytes, without a loop. A call would cost a guest as much as a turn of one.
+#[inline(always)]
+fn copy_long(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        ..=32 => copy_ends::<16>(to, from),
+        33..=64 => copy_ends::<32>(to, from),
+        65..=128 => copy_ends::<64>(to, from),
+        129..=256 => copy_ends::<128>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
 #[inline]
-fn copy_words(to: &mut [u8; 16], from: &[u8; 16]) {
-    let [first, second] = [word(from, 0), word(from, 8)];
-    to[..8].copy_from_slice(&first.to_le_bytes());
-    to[8..].copy_from_slice(&second.to_le_bytes());
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    *to.first_chunk_mut().expect("so many bytes") = *from.first_chunk::<N>().expect("so many bytes");
+    *to.last_chunk_mut().expect("so many bytes") = *from.last_chunk::<N>().expect("so many bytes");
 }
 
 /// A hash of short strings with good low bits. Not for files: it may change with any version.

@@ -5,8 +5,9 @@
 use std::cell::RefCell;
 
 use crate::error::{Error, ErrorKind};
-use crate::host::{BatchRef, Clock, Column, ColumnRef, Entries, Host, Level, Page};
+use crate::host::{BatchRef, Clock, Column, ColumnRef, Entries, Host, Level, Page, TableEntries, TableEntriesRef};
 use crate::instance::{Instance, Rejection};
+use crate::migration::Keys;
 use crate::open_context::Place;
 use crate::operator::{Declaration, Operator, Redistribution, TableKind};
 
@@ -14,7 +15,7 @@ use crate::operator::{Declaration, Operator, Redistribution, TableKind};
 pub mod bindings {
     wit_bindgen::generate!({
         path: "wit",
-        world: "stream-operator",
+        world: "migrating-operator",
         ownership: Borrowing { duplicate_if_necessary: true },
         pub_export_macro: true,
         export_macro_name: "export_operator",
@@ -22,6 +23,8 @@ pub mod bindings {
     });
 }
 
+use bindings::exports::lockgate::operator::migration;
+pub use bindings::exports::lockgate::operator::migration::Guest as MigrationGuest;
 pub use bindings::exports::lockgate::operator::operator::Guest;
 use bindings::lockgate::operator::{output, runtime, state, timers, types};
 
@@ -68,6 +71,38 @@ impl<Op: Operator> Cell<Op> {
         let instance = Instance::open(&place, &mut Imports).map_err(op_error)?;
         *self.0.borrow_mut() = Some(instance);
         Ok(())
+    }
+
+    pub fn prepare(&self, table: u32, from_version: u32) -> Result<migration::Keys, types::OpError> {
+        let keys = self.with(|instance| instance.prepare_migration(table, from_version))?;
+        Ok(match keys {
+            Keys::Kept => migration::Keys::Kept,
+            Keys::Changed => migration::Keys::Changed,
+        })
+    }
+
+    pub fn migrate(
+        &self,
+        table: u32,
+        from_version: u32,
+        entries: migration::Entries,
+    ) -> Result<migration::Entries, types::OpError> {
+        let TableEntries { keys, user_keys, values } =
+            self.with(|instance| instance.migrate(table, from_version, table_entries(&entries)))?;
+        let [keys, user_keys, values] = [keys, user_keys, values].map(column_result);
+        Ok(migration::Entries { keys, user_keys, values })
+    }
+
+    pub fn merge(
+        &self,
+        table: u32,
+        from_version: u32,
+        entries: migration::Entries,
+        others: types::ColumnResult,
+    ) -> Result<types::ColumnResult, types::OpError> {
+        let merged =
+            self.with(|instance| instance.merge(table, from_version, table_entries(&entries), column_ref(&others)))?;
+        Ok(column_result(merged))
     }
 
     pub fn restore(&self, states: Vec<Vec<u8>>) -> Result<(), types::OpError> {
@@ -122,11 +157,27 @@ fn rejection(rejection: Rejection) -> types::Rejection {
     types::Rejection { row: rejection.row, message: rejection.message }
 }
 
+fn table_entries(entries: &migration::Entries) -> TableEntriesRef<'_> {
+    TableEntriesRef {
+        keys: column_ref(&entries.keys),
+        user_keys: column_ref(&entries.user_keys),
+        values: column_ref(&entries.values),
+    }
+}
+
+fn column_ref(column: &types::ColumnResult) -> ColumnRef<'_> {
+    ColumnRef { data: &column.data, offsets: &column.offsets }
+}
+
+fn column_result(column: Column) -> types::ColumnResult {
+    types::ColumnResult { data: column.data, offsets: column.offsets }
+}
+
 fn batch(rows: &types::BatchResult) -> BatchRef<'_> {
     BatchRef {
         rows: rows.rows,
-        keys: ColumnRef { data: &rows.keys.data, offsets: &rows.keys.offsets },
-        values: ColumnRef { data: &rows.values.data, offsets: &rows.values.offsets },
+        keys: column_ref(&rows.keys),
+        values: column_ref(&rows.values),
         timestamps: &rows.timestamps,
         nulls: &rows.nulls,
         ext: &rows.ext,

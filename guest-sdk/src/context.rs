@@ -385,6 +385,12 @@ impl<'a> Context<'a> {
         if self.rejecting { self.cache.note(table, slot, None) } else { Ok(()) }
     }
 
+    /// Whether what the current record does may have to be undone.
+    #[inline]
+    pub(crate) fn may_reject(&self) -> bool {
+        self.rejecting
+    }
+
     /// [`note`](Self::note) for one entry of a map.
     #[inline]
     pub(crate) fn note_entry(&mut self, table: u32, slot: usize, user_key: &[u8]) -> Result<(), Error> {

@@ -29,6 +29,7 @@ macro_rules! export {
     ($operator:ty) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
+            use $crate::component::bindings::exports::lockgate::operator::migration;
             use $crate::component::bindings::lockgate::operator::types;
 
             struct Component;
@@ -75,6 +76,29 @@ macro_rules! export {
 
                 fn close() -> Result<(), types::OpError> {
                     CELL.with(|cell| cell.close())
+                }
+            }
+
+            impl $crate::component::MigrationGuest for Component {
+                fn prepare(table: u32, from_version: u32) -> Result<migration::Keys, types::OpError> {
+                    CELL.with(|cell| cell.prepare(table, from_version))
+                }
+
+                fn migrate(
+                    table: u32,
+                    from_version: u32,
+                    entries: migration::Entries,
+                ) -> Result<migration::Entries, types::OpError> {
+                    CELL.with(|cell| cell.migrate(table, from_version, entries))
+                }
+
+                fn merge(
+                    table: u32,
+                    from_version: u32,
+                    entries: migration::Entries,
+                    others: types::ColumnResult,
+                ) -> Result<types::ColumnResult, types::OpError> {
+                    CELL.with(|cell| cell.merge(table, from_version, entries, others))
                 }
             }
 

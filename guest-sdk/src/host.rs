@@ -32,6 +32,28 @@ pub struct BatchRef<'a> {
     pub ext: &'a [u8],
 }
 
+/// Entries of a table: `entries` of the contract's `migration`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableEntries {
+    pub keys: Column,
+    pub user_keys: Column,
+    pub values: Column,
+}
+
+/// [`TableEntries`], borrowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableEntriesRef<'a> {
+    pub keys: ColumnRef<'a>,
+    pub user_keys: ColumnRef<'a>,
+    pub values: ColumnRef<'a>,
+}
+
+impl TableEntries {
+    pub fn as_ref(&self) -> TableEntriesRef<'_> {
+        TableEntriesRef { keys: self.keys.as_ref(), user_keys: self.user_keys.as_ref(), values: self.values.as_ref() }
+    }
+}
+
 /// What [`Host::get_many`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {

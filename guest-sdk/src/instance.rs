@@ -4,9 +4,10 @@
 
 use crate::context::{Context, Gathered};
 use crate::error::Error;
-use crate::host::{BatchRef, Clock, Host};
+use crate::host::{BatchRef, Clock, Column, ColumnRef, Host, TableEntries, TableEntriesRef};
+use crate::migration::{Keys, Migration};
 use crate::open_context::{OpenContext, Place};
-use crate::operator::{Declaration, Input, InputName, Operator};
+use crate::operator::{Declaration, Input, InputName, Operator, Table};
 use crate::output::OutputBuffer;
 use crate::record::{Record, Rows};
 use crate::state::Cache;
@@ -22,6 +23,7 @@ pub struct Instance<Op> {
     outputs: Vec<Option<Box<OutputBuffer>>>,
     timers: TimerWrites,
     inputs: Vec<InputName>,
+    tables: Vec<Table>,
     rejections: bool,
 }
 
@@ -38,11 +40,56 @@ impl<Op: Operator> Instance<Op> {
     pub fn open(place: &Place, host: &mut dyn Host) -> Result<Instance<Op>, Error> {
         let (mut operator, declaration) = Declaration::with::<Op>();
         let outputs = declaration.outputs().iter().map(|_| None).collect();
-        let inputs = declaration.inputs().to_vec();
+        let (inputs, tables) = (declaration.inputs().to_vec(), declaration.tables().to_vec());
         let mut cache = Cache::new(declaration.into_columns());
         operator.open(&mut OpenContext { host, cache: &mut cache, place }).map_err(|error| error.at_row(None))?;
         let (timers, rejections) = (TimerWrites::default(), place.rejections);
-        Ok(Instance { operator, cache, outputs, timers, inputs, rejections })
+        Ok(Instance { operator, cache, outputs, timers, inputs, tables, rejections })
+    }
+
+    /// Finds out how the operator migrates a table from an older version.
+    ///
+    /// # Errors
+    /// If it doesn't.
+    ///
+    /// # Panics
+    /// If the operator has no such table; so do `migrate` and `merge`.
+    pub fn prepare_migration(&mut self, table: u32, from_version: u32) -> Result<Keys, Error> {
+        let mut migration = Migration::of_entries(&self.tables[table as usize], table, from_version, None);
+        let said = self.operator.migrate(&mut migration).and_then(|()| migration.prepared());
+        said.map_err(|error| error.at_row(None))
+    }
+
+    /// Makes new entries of a part of the old ones of a table.
+    ///
+    /// # Errors
+    /// If the operator fails.
+    pub fn migrate(
+        &mut self,
+        table: u32,
+        from_version: u32,
+        entries: TableEntriesRef<'_>,
+    ) -> Result<TableEntries, Error> {
+        let mut migration = Migration::of_entries(&self.tables[table as usize], table, from_version, Some(entries));
+        let done = self.operator.migrate(&mut migration).and_then(|()| migration.into_entries());
+        done.map_err(|error| error.at_row(None))
+    }
+
+    /// Merges new entries that have become one with the other one of each.
+    ///
+    /// # Errors
+    /// If the operator fails, or doesn't say how.
+    pub fn merge(
+        &mut self,
+        table: u32,
+        from_version: u32,
+        entries: TableEntriesRef<'_>,
+        others: ColumnRef<'_>,
+    ) -> Result<Column, Error> {
+        let of = (entries, others);
+        let mut migration = Migration::of_pairs(&self.tables[table as usize], table, from_version, of);
+        let done = self.operator.migrate(&mut migration).and_then(|()| migration.into_merged());
+        done.map_err(|error| error.at_row(None))
     }
 
     /// # Errors

@@ -48,6 +48,8 @@
 //! * [`Error`]: what `?` makes of an error is a *bad record*; say [`Error::fatal`] or [`Error::transient`] where it isn't
 //!   the record's fault.
 //! * [`blocks`]: windows with incremental aggregates, joins, deduplication, rankings, tables from a control stream.
+//! * [`text`]: integers and fields of text, read without a turn of a loop for each byte.
+//! * [`Migration`]: what becomes of state that an older version of the operator has written.
 //! * [`testing::Harness`]: records, watermarks, timers, snapshots, crashes and restores in a native test.
 //! * [`encoding`]: how state is written, byte for byte.
 //! * [`Instance`] and [`host::Host`]: for hosts that run operators natively.
@@ -79,12 +81,14 @@ mod field;
 mod headers;
 pub mod host;
 mod instance;
+mod migration;
 mod open_context;
 mod operator;
 mod output;
 mod record;
 mod state;
 pub mod testing;
+pub mod text;
 mod timers;
 mod value_writer;
 
@@ -94,18 +98,20 @@ pub use field::AsField;
 pub use headers::{Header, Headers};
 pub use host::{Clock, Level};
 pub use instance::{Instance, Rejection};
+pub use migration::{AnyTable, Entry, Keys, MergeTable, Migration};
 pub use open_context::{OpenContext, Place};
 pub use operator::{Declaration, Input, InputName, Operator, Output, Redistribution, Table, TableKind, TableName};
 pub use record::{NO_TIMESTAMP, Record, Rows};
 pub use state::{List, ListElements, Map, MapEntries, Value};
+pub use text::Integer;
 pub use timers::{Timer, Timers};
-pub use value_writer::{Integer, ValueWriter};
+pub use value_writer::ValueWriter;
 
 /// What most operators need.
 pub mod prelude {
     pub use crate::{
-        AsField, Clock, Context, Declaration, Error, Input, Level, List, Map, OpenContext, Operator, Output, Record,
-        Redistribution, TableName, Timer, Timers, Value,
+        AsField, Clock, Context, Declaration, Error, Input, Level, List, Map, Migration, OpenContext, Operator, Output,
+        Record, Redistribution, TableName, Timer, Timers, Value,
     };
 }
 

@@ -3,15 +3,16 @@
 use crate::context::Context;
 use crate::encoding::Data;
 use crate::error::Error;
+use crate::migration::Migration;
 use crate::open_context::OpenContext;
 use crate::record::Record;
-use crate::state::{Column, List, ListColumn, Map, MapColumn, Value, ValueColumn};
+use crate::state::{Column, List, ListColumn, Map, MapColumn, Series, SeriesColumn, Value, ValueColumn};
 use crate::timers::{Timer, Timers};
 
 /// An operator: a struct that is handed records. See the [crate](crate) for how to start.
 ///
-/// The host makes one instance for each subtask and calls it from one thread: `new`, `open`, `restore` if there is state to
-/// take up, then `process`, `timer`, `watermark` and `snapshot` in any order, and `close`. After an error or a panic the instance
+/// The host makes one instance for each subtask and calls it from one thread: `new`, `open`, `migrate` and `restore` if there is
+/// state to take up, then `process`, `timer`, `watermark` and `snapshot` in any order, and `close`. After an error or a panic the instance
 /// is dropped, and a new one goes on from the last checkpoint.
 pub trait Operator: Sized + 'static {
     /// Declares tables, timers, inputs and outputs and keeps their handles.
@@ -94,6 +95,67 @@ pub trait Operator: Sized + 'static {
         Ok(())
     }
 
+    /// Says what becomes of state that an older version of the operator has written. Called when the version that a
+    /// [table](TableName::version) was declared with is greater than that of the state, before [`restore`](Self::restore);
+    /// several times, with a part of the entries each time. So it must do the same with each entry whatever came before.
+    ///
+    /// ```
+    /// use lockgate::prelude::*;
+    /// use lockgate::testing::Harness;
+    /// # struct Old { counts: Value<u64> }
+    /// # impl Operator for Old {
+    /// #     fn new(declare: &mut Declaration) -> Old { Old { counts: declare.value("counts") } }
+    /// #     fn process(&mut self, _: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+    /// #         self.counts.update(ctx, |count| count.unwrap_or(0) + 1).map(drop)
+    /// #     }
+    /// # }
+    ///
+    /// #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+    /// struct Tally {
+    ///     count: u64,
+    ///     bytes: u64,
+    /// }
+    ///
+    /// /// Counts records and their bytes. Its first version, `Old`, counted only records, in a `Value<u64>`.
+    /// struct Count {
+    ///     counts: Value<Tally>,
+    /// }
+    ///
+    /// impl Operator for Count {
+    ///     fn new(declare: &mut Declaration) -> Count {
+    ///         Count { counts: declare.value(TableName::new("counts").version(2)) }
+    ///     }
+    ///
+    ///     fn migrate(&mut self, migration: &mut Migration<'_>) -> Result<(), Error> {
+    ///         // The keys were upper and lower case once.
+    ///         migration.keys(self.counts, 1, |key| key.to_ascii_lowercase())?;
+    ///         migration.value(self.counts, 1, |count: u64| Tally { count, bytes: 0 })?;
+    ///         migration.merge(self.counts, 1, |one, other| Tally {
+    ///             count: one.count + other.count,
+    ///             bytes: one.bytes + other.bytes,
+    ///         })
+    ///     }
+    ///     // ...
+    /// #   fn process(&mut self, _: Record<'_>, _: &mut Context<'_>) -> Result<(), Error> { Ok(()) }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let mut old = Harness::<Old>::open()?;
+    /// old.process([("Tea", ""), ("tea", ""), ("oil", "")])?;
+    /// let mut new = Harness::<Count>::restore(&[&old.snapshot()?])?;
+    /// assert_eq!(new.value("counts", "tea"), Some(Tally { count: 2, bytes: 0 }));
+    /// assert_eq!(new.value::<Tally>("counts", "Tea"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// An error ends the attempt. So does a version of a table of which nothing is said here.
+    fn migrate(&mut self, migration: &mut Migration<'_>) -> Result<(), Error> {
+        let _ = migration;
+        Ok(())
+    }
+
     /// The job is done, or stops. Nothing can be emitted any more.
     ///
     /// # Errors
@@ -157,6 +219,7 @@ pub enum TableKind {
 }
 
 /// The name by which a table is known across versions of an operator, and the version of its encoding (1 unless said).
+/// [`Operator::migrate`] brings state to a greater version; it can't be brought back to a smaller one.
 #[derive(Clone, Copy, Debug)]
 pub struct TableName {
     name: &'static str,
@@ -263,6 +326,11 @@ impl Declaration {
     /// Declares a table with values by user key for each key.
     pub fn map<K: Data, V: Data>(&mut self, name: impl Into<TableName>) -> Map<K, V> {
         Map::new(self.table(name.into(), TableKind::Map, Box::new(MapColumn::<V>::new())))
+    }
+
+    /// Declares a table with values by number for each key; it is stored as a map is.
+    pub(crate) fn series<V: Data>(&mut self, name: impl Into<TableName>) -> Series<V> {
+        Series::new(self.table(name.into(), TableKind::Map, Box::new(SeriesColumn::<V>::new())))
     }
 
     /// Declares a table with a list for each key.

@@ -168,7 +168,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there is no such row.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Record<'a> {
         let key = self.key(index);
         let null = !self.nulls.is_empty() && bit(&self.nulls[self.len.div_ceil(8)..], index);

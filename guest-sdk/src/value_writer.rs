@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::bytes::copy;
 use crate::host::ColumnRef;
+use crate::text::{Integer, PRINTED_BYTES_MAX, print};
 
 /// What a column has room for at first ...
 const FIRST_BYTES: usize = 4096;
@@ -70,12 +71,11 @@ impl ColumnBuffer {
 
     #[inline]
     fn append_decimal(&mut self, number: u64) {
-        let used = self.used + decimal_len(number);
-        if used > self.data.len() {
-            self.grow(used);
+        let room = self.used + PRINTED_BYTES_MAX;
+        if room > self.data.len() {
+            self.grow(room);
         }
-        write_decimal(number, &mut self.data[self.used..used]);
-        self.used = used;
+        self.used += print(number, self.data[self.used..].first_chunk_mut().expect("room"));
     }
 
     #[cold]
@@ -147,73 +147,6 @@ impl fmt::Write for ValueWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.bytes(text.as_bytes());
         Ok(())
-    }
-}
-
-/// How many digits a number has in decimal.
-#[inline]
-fn decimal_len(number: u64) -> usize {
-    let log = match u32::try_from(number) {
-        Ok(number) => number.checked_ilog10(),
-        Err(_) => number.checked_ilog10(),
-    };
-    log.map_or(1, |log| log as usize + 1)
-}
-
-/// Writes the last digits of a number in decimal: in place, since bytes that were just written one by one are slow to be read as
-/// words again.
-#[inline]
-fn write_decimal(number: u64, mut digits: &mut [u8]) {
-    let mut rest = number;
-    // Divisions of 32 bits by a constant are multiplications; those of 64 bits are not in WebAssembly.
-    while rest > u64::from(u32::MAX) {
-        let (first, last) = digits.split_at_mut(digits.len() - 9);
-        write_digits((rest % 1_000_000_000) as u32, last);
-        rest /= 1_000_000_000;
-        digits = first;
-    }
-    write_digits(rest as u32, digits);
-}
-
-#[inline]
-fn write_digits(mut number: u32, digits: &mut [u8]) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-}
-
-/// The integers that [`ValueWriter::integer`] takes: all up to 64 bits.
-pub trait Integer {
-    /// Whether it is negative, and how far from zero.
-    fn sign_and_magnitude(self) -> (bool, u64);
-}
-
-macro_rules! integers {
-    ($($type:ty),*) => {$(
-        impl Integer for $type {
-            #[inline]
-            #[allow(unused_comparisons, reason = "unsigned integers are among them")]
-            fn sign_and_magnitude(self) -> (bool, u64) {
-                (self < 0, (self as i64).wrapping_abs() as u64)
-            }
-        }
-    )*};
-}
-
-integers!(u8, u16, u32, i8, i16, i32, i64, isize);
-
-impl Integer for u64 {
-    #[inline]
-    fn sign_and_magnitude(self) -> (bool, u64) {
-        (false, self)
-    }
-}
-
-impl Integer for usize {
-    #[inline]
-    fn sign_and_magnitude(self) -> (bool, u64) {
-        (false, self as u64)
     }
 }
 

@@ -90,6 +90,63 @@ impl fmt::Display for Name {
     }
 }
 
+/// What a component is known by: the SHA-256 of its bytes, 64 lower-case hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PluginHash(Arc<str>);
+
+/// A text that is no hash of a plugin.
+#[derive(Debug, thiserror::Error)]
+#[error("'{given}' is not the hash of a plugin, which is 64 lower-case hexadecimal digits")]
+pub struct BadPluginHash {
+    given: String,
+}
+
+impl PluginHash {
+    /// What stands before a hash where a path could stand, too.
+    pub const PREFIX: &'static str = "sha256:";
+    const DIGITS: usize = 64;
+
+    /// # Errors
+    /// [`BadPluginHash`] if the text is anything but the digits.
+    pub fn new(digits: &str) -> Result<PluginHash, BadPluginHash> {
+        let allowed = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if digits.len() == PluginHash::DIGITS && digits.bytes().all(allowed) {
+            Ok(PluginHash(digits.into()))
+        } else {
+            Err(BadPluginHash { given: digits.chars().take(80).collect() })
+        }
+    }
+
+    /// By the SHA-256 itself.
+    pub fn of_digest(digest: &[u8; 32]) -> PluginHash {
+        PluginHash(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for PluginHash {
+    type Error = BadPluginHash;
+    fn try_from(digits: String) -> Result<PluginHash, BadPluginHash> {
+        PluginHash::new(&digits)
+    }
+}
+
+impl From<PluginHash> for String {
+    fn from(hash: PluginHash) -> String {
+        hash.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for PluginHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// One parallel instance of an operator, source or sink.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SubtaskId {

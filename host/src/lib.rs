@@ -19,10 +19,16 @@ pub mod state;
 
 pub mod guest;
 
+pub mod replay;
+
 pub mod task;
 
 pub mod runtime;
 
 pub mod config;
+
+pub mod serve;
+
+pub mod api;
 
 pub mod cli;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A room uses only rooms above it, and itself. Those of one line are as high as each other.
-const ROOMS: [&[&str]; 13] = [
+const ROOMS: [&[&str]; 16] = [
     &["crash", "id", "units"],
     &["element"],
     &["protocol"],
@@ -16,9 +16,12 @@ const ROOMS: [&[&str]; 13] = [
     &["store"],
     &["state"],
     &["guest"],
+    &["replay"],
     &["task"],
     &["runtime"],
     &["config"],
+    &["serve"],
+    &["api"],
     &["cli"],
 ];
 
@@ -93,6 +96,29 @@ fn wrong_in_room(room: &str, line: &str) -> Option<String> {
     Some(format!("'{room}' is pure and can't know '{impure}'"))
 }
 
+/// So many blanks within a text are the indent of a line of it that was meant to be left out.
+const BLANKS: &str = "                ";
+
+/// Whether a line of code has such blanks between two words of a text.
+fn has_stray_blanks(line: &str) -> bool {
+    let words = line.trim();
+    let Some(place) = words.find(BLANKS) else { return false };
+    let before = words[..place].replace("\\\"", "");
+    before.matches('"').count() % 2 == 1 && !before.ends_with('"')
+}
+
+#[test]
+fn blanks_within_a_text_are_told_from_those_before_and_behind_it() {
+    let line = |parts: [&str; 3]| parts.join(BLANKS);
+    assert!(has_stray_blanks(&line(["\"its offsets", "only: {error}\"", ""])));
+    assert!(has_stray_blanks(&line(["say(\"a \\\"b\\\"", "c\")", ""])));
+    for fine in
+        [["", "\"one text\",", ""], ["x", "// behind", ""], ["\"", "an indent\"", ""], ["f(\"a\",", "\"b\")", ""]]
+    {
+        assert!(!has_stray_blanks(&line(fine)), "{fine:?}");
+    }
+}
+
 #[test]
 fn the_repository_is_tidy() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned();
@@ -115,6 +141,12 @@ fn the_repository_is_tidy() {
             let lower = line.to_lowercase();
             if let Some((a, b)) = NOT_ABOUT_THE_PRODUCT.iter().find(|(a, b)| lower.contains(&format!("{a}{b}"))) {
                 report(number, format!("'{a}{b}' is not about the product"));
+            }
+            if is_code && has_stray_blanks(line) {
+                report(
+                    number,
+                    "blanks in the middle of a text: a line of it that goes on ends with a backslash".to_owned(),
+                );
             }
             if let Some((a, b)) = UNFINISHED.iter().find(|(a, b)| is_code && line.contains(&format!("{a}{b}"))) {
                 report(number, format!("'{a}{b}' is not finished work"));

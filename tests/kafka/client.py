@@ -13,10 +13,13 @@ import time
 
 try:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
+    from kafka.admin import (
+        ACL, AbortTransactionSpec, ACLOperation, ACLPermissionType, ACLResourcePatternType, ConfigResource, KafkaAdminClient,
+        NewTopic, ResourcePattern, ResourceType,
+    )  # fmt: skip
     from kafka.errors import KafkaError
     from kafka.structs import OffsetAndMetadata
-    from records import decode, encode, send_plain, target
+    from records import decode, encode, send_late, send_plain, target
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("kafka", "crc32c"):
         raise
@@ -140,10 +143,15 @@ def read(client, request):
     for p in unread:
         reader.seek(p, begins[p])
     found = {p: [] for p in partitions}
+    # A reader that has lost its connection may give again what it has given: an offset is one record.
+    nexts = dict(begins)
     last_progress = time.monotonic()
     while unread:
         for p, records in reader.poll(timeout_ms=100, max_records=100000).items():
-            found[p].append(b"".join(encode(record) for record in records if record.offset < ends[p]))
+            new = [record for record in records if nexts[p] <= record.offset < ends[p]]
+            if new:
+                nexts[p] = new[-1].offset + 1
+            found[p].append(b"".join(encode(record) for record in new))
             last_progress = time.monotonic()
         still = [p for p in unread if reader.position(p) < ends[p]]
         if len(still) < len(unread):
@@ -189,6 +197,17 @@ def delete_group(client, request):
         raise RuntimeError(f"deleting group {request['group']}: {done[request['group']]}")
 
 
+def allow(client, request):
+    name, prefixed = request["name"].removesuffix("*"), request["name"].endswith("*")
+    pattern = ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
+    resource = ResourcePattern(ResourceType[request["resource"].upper()], name, pattern)
+    user, allowed = f"User:{request['user']}", ACLPermissionType.ALLOW
+    acls = [ACL(user, "*", ACLOperation[each.upper()], allowed, resource) for each in request["operations"]]
+    failed = client.create_acls(acls)["failed"]
+    if failed:
+        raise RuntimeError(f"allowing {request}: {failed}")
+
+
 def begin_transaction(client, request):
     topic, count = request["topic"], len(partitions_of(client, request["topic"]))
     producer = KafkaProducer(
@@ -221,6 +240,24 @@ def end_transaction(client, request):
         producer.close(0)
 
 
+def leave_hanging(client, request):
+    topic, id = request["topic"], request["id"]
+    producer = client.describe_transactions([id])[id]
+    where = TopicPartition(topic, request["partition"])
+    known = client.describe_producers([where])[where].active_producers
+    is_same = lambda one: (one.producer_id, one.producer_epoch) == (producer.producer_id, producer.producer_epoch)
+    last = [each.last_sequence for each in known if is_same(each)]
+    return send_late(client, where, leaders_of(client, topic), request["data"], id, producer, max(last, default=-1) + 1)
+
+
+def abort_hanging(client, request):
+    where = TopicPartition(request["topic"], request["partition"])
+    for producer in client.describe_producers([where])[where].active_producers:
+        if producer.current_transaction_start_offset >= 0:
+            found = (producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch, 0))
+            client.abort_transaction(AbortTransactionSpec(where, *found))
+
+
 def transactions(client, request):
     known = [each for listed in client.list_transactions().values() for each in listed]
     return [[each.transactional_id, each.producer_id, each.state.value] for each in known]
@@ -229,9 +266,9 @@ def transactions(client, request):
 REQUESTS = {
     request.__name__: request
     for request in (
-        add_partitions, begin_offsets, begin_transaction, cluster_id, commit_group_offset, create_topic, delete_group,
-        delete_records, delete_topic, end_offsets, end_transaction, group_offsets, partition_count, produce, read,
-        topic_configs, topics, transactions,
+        abort_hanging, add_partitions, allow, begin_offsets, begin_transaction, cluster_id, commit_group_offset, create_topic,
+        delete_group, delete_records, delete_topic, end_offsets, end_transaction, group_offsets, leave_hanging, partition_count, produce,
+        read, topic_configs, topics, transactions,
     )
 }  # fmt: skip
 

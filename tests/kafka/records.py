@@ -100,6 +100,18 @@ def send_plain(client, topic, leaders, data):
     return places
 
 
+def send_late(client, where, leaders, data, transactional_id, producer, sequence):
+    """One batch to a partition, as if it belonged to a transaction of this producer that has ended before."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=True, producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch, base_sequence=sequence, batch_size=BATCH_BYTES_MAX,
+    )  # fmt: skip
+    for number, (_, _, key, value, headers) in enumerate(decode(data)):
+        builder.append(number, int(time.time() * 1000), key, value, headers)
+    topic, partition = where.topic, where.partition
+    return produce_batch(client, topic, partition, leaders[partition], builder.build(), transactional_id)
+
+
 def new_batch():
     return DefaultRecordBatchBuilder(
         magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1,
@@ -107,10 +119,12 @@ def new_batch():
     )  # fmt: skip
 
 
-def produce_batch(client, topic, partition, leader, batch):
+def produce_batch(client, topic, partition, leader, batch, transactional_id=None):
     Topic = ProduceRequest.TopicProduceData
     data = Topic(name=topic, partition_data=[Topic.PartitionProduceData(index=partition, records=batch)])
-    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30000, topic_data=[data], max_version=9)
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=30000, topic_data=[data], max_version=9
+    )
 
     async def exchange():
         return await client._manager.send(request, node_id=leader)

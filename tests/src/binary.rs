@@ -101,7 +101,7 @@ fn build_with(folder: &Path, arguments: &[&str], name: &str) -> PathBuf {
 }
 
 /// `target/debug`, of which test programs are in `deps`, and other programs at its top.
-fn profile_dir() -> PathBuf {
+pub(crate) fn profile_dir() -> PathBuf {
     let program = std::env::current_exe().expect("a program knows its path");
     let folder = program.parent().expect("a program is in a folder");
     let folder = if folder.ends_with("deps") { folder.parent().expect("deps is in a folder") } else { folder };
@@ -111,4 +111,20 @@ fn profile_dir() -> PathBuf {
 /// The target folder that this test program was built in.
 pub fn target_dir() -> PathBuf {
     profile_dir().parent().expect("a profile's folder is in the target folder").to_owned()
+}
+
+/// A copy of a component that does the same and has another hash: it has a custom section more.
+///
+/// # Panics
+/// If it can't be read or written.
+pub fn same_with_other_hash(component: &Path, to: &Path, text: &str) {
+    assert!(text.len() < 100, "its length is one byte of LEB128");
+    let mut bytes = std::fs::read(component).expect("the component is there");
+    let name = "note";
+    bytes.push(0);
+    bytes.push((1 + name.len() + text.len()) as u8);
+    bytes.push(name.len() as u8);
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    std::fs::write(to, bytes).expect("a writable folder");
 }

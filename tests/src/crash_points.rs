@@ -19,12 +19,39 @@ pub fn crash_points() -> Vec<String> {
     names
 }
 
-/// Those of [`crash_points`] that a job without Kafka comes by.
+/// Those of [`crash_points`] that a job without Kafka comes by, of which nothing is asked while it runs.
 ///
 /// # Panics
 /// As [`crash_points`].
 pub fn crash_points_without_kafka() -> Vec<String> {
-    crash_points().into_iter().filter(|point| !is_of_kafka(point)).collect()
+    crash_points()
+        .into_iter()
+        .filter(|point| !is_of_kafka(point) && !is_of_daemon(point) && !is_of_upgrades(point))
+        .collect()
+}
+
+/// Those of [`crash_points`] that only a daemon comes by, when it is asked for something.
+///
+/// # Panics
+/// As [`crash_points`].
+pub fn daemon_crash_points() -> Vec<String> {
+    crash_points().into_iter().filter(|point| is_of_daemon(point)).collect()
+}
+
+fn is_of_daemon(point: &str) -> bool {
+    ["serve.", "store.keep.", "store.release."].iter().any(|room| point.starts_with(room))
+}
+
+/// Those of [`crash_points`] that only an upgrade comes by.
+///
+/// # Panics
+/// As [`crash_points`].
+pub fn crash_points_of_upgrades() -> Vec<String> {
+    crash_points().into_iter().filter(|point| is_of_upgrades(point)).collect()
+}
+
+fn is_of_upgrades(point: &str) -> bool {
+    point.starts_with("upgrade.")
 }
 
 /// Where no sink decides, there is nothing to decide, to note and to withdraw.

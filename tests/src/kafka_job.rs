@@ -232,6 +232,13 @@ impl KafkaJob {
         end.iter().all(|(partition, offset)| *offset == 0 || committed.get(partition) == Some(offset))
     }
 
+    /// `lockgate check --connect`.
+    pub fn check_connected(&self) -> Finished {
+        let mut command = self.folder.command("check");
+        command.arg("--connect");
+        Running::start(command).wait()
+    }
+
     /// Runs it until all of the topic `in` has gone through, and stops it with a last checkpoint.
     ///
     /// # Panics

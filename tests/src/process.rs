@@ -95,6 +95,11 @@ impl Running {
         read_all(&mut self.stderr)
     }
 
+    /// What it has written to standard output so far.
+    pub fn stdout(&mut self) -> String {
+        read_all(&mut self.stdout)
+    }
+
     /// # Panics
     /// If it hasn't ended after [`PATIENCE`].
     pub fn wait(self) -> Finished {

@@ -86,20 +86,31 @@ impl Metrics {
 
     fn check_histograms(&self) -> Result<(), String> {
         for (family, _) in self.types.iter().filter(|(_, kind)| *kind == "histogram") {
-            let buckets = self.samples.iter().filter(|((name, _), _)| *name == format!("{family}_bucket"));
-            let mut counts = BTreeMap::new();
-            for ((_, labels), count) in buckets {
-                let bound = labels.iter().find(|(name, _)| name == "le").map(|(_, bound)| bound.as_str());
-                let bound = bound.and_then(number).ok_or(format!("{family} has a bucket without a bound"))?;
-                // Bounds aren't negative, so their bits are in their order.
-                counts.insert(bound.to_bits(), *count);
+            let counts = self.samples.iter().filter(|((name, _), _)| *name == format!("{family}_count"));
+            for ((_, labels), whole) in counts {
+                self.check_histogram(family, labels, *whole)?;
             }
-            let counts = counts.into_iter().collect::<Vec<_>>();
-            let whole = self.samples.iter().find(|((name, _), _)| *name == format!("{family}_count"));
-            let whole = whole.map(|(_, count)| (f64::INFINITY.to_bits(), *count));
-            if counts.windows(2).any(|pair| pair[0].1 > pair[1].1) || counts.last().copied() != whole {
-                return Err(format!("the buckets of {family} aren't cumulative up to its count"));
+        }
+        Ok(())
+    }
+
+    /// One histogram of a family: the one with these labels.
+    fn check_histogram(&self, family: &str, labels: &[(String, String)], whole: f64) -> Result<(), String> {
+        let mut counts = BTreeMap::new();
+        for ((name, labels_of_bucket), count) in &self.samples {
+            let others = labels_of_bucket.iter().filter(|(name, _)| name != "le");
+            if *name != format!("{family}_bucket") || !others.eq(labels) {
+                continue;
             }
+            let bound = labels_of_bucket.iter().find(|(name, _)| name == "le").map(|(_, bound)| bound.as_str());
+            let bound = bound.and_then(number).ok_or(format!("{family} has a bucket without a bound"))?;
+            // Bounds aren't negative, so their bits are in their order.
+            counts.insert(bound.to_bits(), *count);
+        }
+        let counts = counts.into_iter().collect::<Vec<_>>();
+        let last = Some((f64::INFINITY.to_bits(), whole));
+        if counts.windows(2).any(|pair| pair[0].1 > pair[1].1) || counts.last().copied() != last {
+            return Err(format!("the buckets of {family} aren't cumulative up to its count"));
         }
         Ok(())
     }

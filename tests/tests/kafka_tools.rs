@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::Command;
 
 use lockgate_tests::kafka::{Broker, Client, NewRecord, kafka_missing, unique};
-use lockgate_tests::{Finished, JobFolder, Running, lockgate, wait_until};
+use lockgate_tests::{Finished, JobFolder, KafkaJob, Running, assert_exactly_once, lockgate, numbered, wait_until};
 use serde_json::Value;
 
 /// The exit code for work that failed.
@@ -135,6 +135,40 @@ fn what_a_cluster_does_not_know_or_cannot_be_asked_is_an_error() {
         UNUSABLE,
         &["no transactional id is named"],
     );
+}
+
+#[test]
+fn what_a_killed_job_has_left_open_is_ended_and_the_job_then_goes_on_from_its_checkpoint() {
+    if kafka_missing("aborting what a killed job has left open") {
+        return;
+    }
+    let broker = Broker::shared();
+    let client = broker.client();
+    // Nobody else ends it while the test runs.
+    let job = KafkaJob::copy("abandoned", broker.address()).with("sink.out", "transaction_timeout", "'15m'");
+    job.create_topics(&client, 1);
+    client.produce(&job.input(), &numbered(0..1_000));
+    job.catch_up(&client);
+    client.produce(&job.input(), &numbered(1_000..2_000));
+    assert!(job.folder.run_to_crash_point("kafka.commit.before").was_killed());
+    const BEHIND: &str = "behind it";
+    client.produce(&job.output(), &[NewRecord::value(BEHIND)]);
+    assert_exactly_once(1_000, &client.read(&job.output(), true));
+
+    let job_file = job.folder.path("job.toml").display().to_string();
+    let list = json_of(&tool(&["txn", "list", &job_file, "--json"]));
+    let own = format!("{}/0/", job.name());
+    assert!(!ids(&list).is_empty() && ids(&list).iter().all(|id| id.starts_with(&own)), "{list}");
+    assert_ends(&tool(&["txn", "abort", &job_file, "--all-of-job", "--yes"]), 0, &[&own, "aborted after"]);
+    let (others, output) =
+        client.read(&job.output(), true).into_iter().partition::<Vec<_>, _>(|record| record.text() == BEHIND);
+    assert_eq!(others.len(), 1, "readers go on");
+    assert_exactly_once(1_000, &output);
+
+    job.catch_up(&client);
+    let mut output = client.read(&job.output(), true);
+    output.retain(|record| record.text() != BEHIND);
+    assert_exactly_once(2_000, &output);
 }
 
 /// A job from topic to topic.
@@ -300,12 +334,19 @@ fn each_thing_for_which_the_job_would_fail_is_found_before() {
     let case = |job: &str, source: &str, sink: &str, says: &[&str]| {
         let copy = Copy::new(broker).with(broker, job, source, sink);
         assert_ends(&copy.check(), UNUSABLE, &[says, &["can't run on its brokers: a problem"]].concat());
+        copy
     };
-    case("", "topics = ['nothing-here']", "", &["error: source in: ", "has no topic 'nothing-here'"]);
-    case("", "", "topic = 'nothing-here'", &["error: sink out: ", "has no topic 'nothing-here'"]);
-    case("", "", "partition = 2", &["it writes to partition 2, and topic", "has 2, numbered from 0"]);
-    case("", "", "transaction_timeout = '16m'", &["transaction_timeout is 16m, and broker", "at most 15m"]);
-    case("", "", "transaction_timeout = '2s'\n[checkpoint]\ninterval = '5s'", &["brokers would abort each"]);
+    let found = [
+        case("", "topics = ['nothing-here']", "", &["error: source in: ", "has no topic 'nothing-here'"]),
+        case("", "", "topic = 'nothing-here'", &["error: sink out: ", "has no topic 'nothing-here'"]),
+        case("", "", "partition = 2", &["it writes to partition 2, and topic", "has 2, numbered from 0"]),
+        case("", "", "transaction_timeout = '16m'", &["transaction_timeout is 16m, and broker", "at most 15m"]),
+    ];
+    // A run that is tried all the same says that it is of no use, too.
+    for (copy, said) in found.iter().zip(["nothing-here", "nothing-here", "partition = 2", "transaction_timeout = 16m"])
+    {
+        Running::start(copy.folder.command("run")).wait().assert_refused(UNUSABLE, &[said]);
+    }
 }
 
 #[test]
@@ -320,6 +361,14 @@ fn what_only_may_go_wrong_is_a_warning() {
         0,
         &["warning: source in: no topic", "matches 'no-such-topic-.*'", "ok: this job can run"],
     );
+    let copy = Copy::new(broker);
+    let (output, marker) = (copy.topic("out"), copy.marker_topic());
+    let copy = copy.with(broker, "", &format!("topics = ['{output}']"), "");
+    let looped = format!("warning: [source.in] reads '{output}', the topic of [sink.out], which its records reach");
+    assert_ends(&copy.check(), 0, &[&looped, "ok: this job can run"]);
+    copy.client.create_topic_with(&marker, 1, &[("cleanup.policy", "compact")]);
+    let copy = copy.with(broker, "", &format!("topics = ['{marker}']"), "");
+    assert_ends(&copy.check(), 0, &[&format!("warning: [source.in] reads '{marker}', the marker topic of [sink.out]")]);
     let copy = Copy::new(broker);
     copy.client.delete_topic(&copy.topic("out"));
     copy.client.create_topic_with(&copy.topic("out"), 1, &[("max.message.bytes", "5000")]);

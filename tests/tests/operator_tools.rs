@@ -80,6 +80,22 @@ fn a_new_operator_passes_its_test_builds_without_a_network_and_runs() {
     assert_eq!(output, "tea\t2\n");
 }
 
+#[test]
+fn copies_of_a_crate_that_share_a_target_folder_are_built_each() {
+    let folders = [JobFolder::new(), JobFolder::new()];
+    let copies = folders.each_ref().map(|folder| new_operator(folder, "twin"));
+    let source = copies[1].join("src/lib.rs");
+    let changed = fs::read_to_string(&source).expect("it is there").replace("\"counts\"", "\"tallies\"");
+    fs::write(&source, changed).expect("the folder is ours");
+    // The second one is older than what was built of the first, and after it the first than what was built of the second.
+    for (copy, table) in [(&copies[0], "counts"), (&copies[1], "tallies"), (&copies[0], "counts")] {
+        Running::start(build(copy)).wait().assert_success();
+        let inspected = inspect(&copy.join("twin.wasm"), &["--json"]);
+        let inspected: serde_json::Value = serde_json::from_str(&inspected.stdout).expect("one JSON value");
+        assert_eq!(inspected["tables"][0]["name"], table);
+    }
+}
+
 /// Text and JSON have the same facts.
 #[track_caller]
 fn assert_inspected(wasm: &Path) {

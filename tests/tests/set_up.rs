@@ -111,6 +111,29 @@ fn a_machine_with_an_old_java_gets_a_newer_one() {
 }
 
 #[test]
+fn a_machine_with_an_old_node_is_told_to_get_a_newer_one() {
+    let path = programs(None);
+    add_program(path.path(), "npm", "exit 1");
+    let told = |version: &str| {
+        add_program(path.path(), "node", &format!("echo {version}"));
+        let output =
+            set_up(&["javascript"], &[("PATH", path.path()), ("CARGO_TARGET_DIR", Path::new("/proc/nowhere/target"))]);
+        assert!(!output.status.success(), "nothing can be put there: {}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(told("v18.20.4").contains("Node.js 18.20.4 is too old"));
+    assert!(!told("v20.0.0").contains("too old"));
+}
+
+#[test]
+fn a_machine_without_clang_for_wasm_gets_it() {
+    let path = programs(None);
+    let output = set_up(&["c"], &[("PATH", path.path())]);
+    // There is nothing to install it with in this PATH.
+    assert!(!output.status.success() && stderr(&output).contains("this needs clang-19 lld-19"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_machine_that_has_everything_is_left_alone_at_once() {
     let mut parts = vec!["host", "wasm", "lint"];
     if !kafka_missing("finding Kafka installed") {

@@ -25,8 +25,19 @@ impl Operator for Currency {
             return Ok(());
         };
         let thousandths = u128::from(price) * EUROS_PER_THOUSAND;
-        let (whole, decimals) = (thousandths / 1_000, thousandths % 1_000);
-        ctx.emit_fmt((), format_args!("{auction},{bidder},{whole}.{decimals:03},{date_time},{extra}"));
+        let whole = u64::try_from(thousandths / 1_000).expect("fewer euros than dollars");
+        let [tenths, hundredths, thousandths] = [100, 10, 1].map(|unit| b'0' + (thousandths % 1_000 / unit % 10) as u8);
+        ctx.emit_with((), |value| {
+            value.integer(auction);
+            value.byte(b',');
+            value.integer(bidder);
+            value.byte(b',');
+            value.integer(whole);
+            value.bytes(&[b'.', tenths, hundredths, thousandths, b',']);
+            value.integer(date_time);
+            value.byte(b',');
+            value.bytes(extra.as_bytes());
+        });
         Ok(())
     }
 }

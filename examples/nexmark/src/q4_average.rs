@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockgate::blocks::{Average, Mean, TumblingWindows};
 use lockgate::prelude::*;
+use lockgate::text;
 
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -21,7 +22,7 @@ impl Operator for AveragePrice {
     }
 
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
-        self.closed.add(ctx, &record, record.value_str()?.parse()?)?;
+        self.closed.add(ctx, &record, text::integer(record.value().unwrap_or_default())?)?;
         Ok(())
     }
 

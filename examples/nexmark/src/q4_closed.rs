@@ -7,6 +7,7 @@
 
 use lockgate::encoding::decode;
 use lockgate::prelude::*;
+use lockgate::text::decimal;
 
 use crate::event::{Auction, Bid};
 
@@ -74,7 +75,7 @@ impl Operator for Closed {
     fn timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
         if timer.tag() == CLOSE {
             if let Some(Open { auction, highest: Some(price) }) = self.open.take(ctx)? {
-                ctx.emit_fmt(auction.category.to_string(), format_args!("{price}"));
+                ctx.emit(decimal(auction.category), decimal(price));
             }
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockgate::blocks::{Count, SlidingWindows};
 use lockgate::prelude::*;
+use lockgate::text::decimal;
 
 const SIZE: Duration = Duration::from_secs(10);
 const SLIDE: Duration = Duration::from_secs(2);
@@ -27,7 +28,7 @@ impl Operator for BidCounts {
     fn timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
         let auction = timer.key();
         self.windows.fire(ctx, &timer, |ctx, window, count| {
-            ctx.emit_with(window.end.to_string(), |value| {
+            ctx.emit_with(decimal(window.end), |value| {
                 value.bytes(auction);
                 value.byte(b',');
                 value.integer(count);

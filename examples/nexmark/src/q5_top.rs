@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockgate::blocks::TumblingWindows;
 use lockgate::prelude::*;
+use lockgate::text;
 
 use crate::best::Best;
 
@@ -22,9 +23,9 @@ impl Operator for HotItems {
     }
 
     fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
-        let value = record.value_str()?;
-        let (auction, count) = value.split_once(',').ok_or_else(|| Error::bad_record("no comma"))?;
-        self.windows.add(ctx, &record, (count.parse()?, auction.parse()?))?;
+        let value = record.value().unwrap_or_default();
+        let (auction, count) = text::split_once(value, b',').ok_or_else(|| Error::bad_record("no comma"))?;
+        self.windows.add(ctx, &record, (text::integer(count)?, text::integer(auction)?))?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockgate::blocks::TumblingWindows;
 use lockgate::encoding::{decode, encode};
 use lockgate::prelude::*;
+use lockgate::text::decimal;
 
 use crate::best::Best;
 use crate::event::Bid;
@@ -31,7 +32,7 @@ impl Operator for HighestOfAuction {
     fn timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
         self.windows.fire(ctx, &timer, |ctx, window, (_, bids)| {
             for bid in bids {
-                ctx.emit(window.end.to_string(), encode(&bid)?);
+                ctx.emit(decimal(window.end), encode(&bid)?);
             }
             Ok(())
         })?;

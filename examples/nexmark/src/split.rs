@@ -5,6 +5,7 @@
 
 use lockgate::encoding::encode;
 use lockgate::prelude::*;
+use lockgate::text::decimal;
 
 use crate::event::Event;
 
@@ -57,7 +58,7 @@ impl Operator for Split {
             }
             Event::Bid(bid, _) => (self.bids, bid.auction, encode(&bid)?),
         };
-        ctx.emit_to(output, key.to_string(), value);
+        ctx.emit_to(output, decimal(key), value);
         Ok(())
     }
 }

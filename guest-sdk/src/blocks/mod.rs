@@ -28,6 +28,7 @@
 mod aggregate;
 mod broadcast_table;
 mod deduplicate;
+mod geometry;
 mod interval_join;
 mod name;
 mod panes;

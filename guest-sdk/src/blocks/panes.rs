@@ -5,7 +5,8 @@
 //! it belongs to, and a window is put together from its panes when it is complete.
 //!
 //! *State.* The newest pane of a key, to which nearly all records go, is a `Value`; older ones are entries of a map. So
-//! a checkpoint takes the panes that have changed, not whole windows.
+//! a checkpoint takes the panes that have changed, not whole windows, and nothing of those that have come and gone since
+//! the last one.
 //!
 //! *Putting windows together.* Windows of a few panes are merged from them. For longer ones the panes are a queue in
 //! *two stacks* (Tangwongsan, Hirzel, Schneider and Wu, "General incremental sliding-window aggregation", VLDB 2015):
@@ -21,14 +22,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::aggregate::Aggregate;
+use super::geometry::Geometry;
 use super::name::{part, tag};
 use super::places::Places;
-use super::time::{Late, Window, clamped, event_time, out_of_time, piece};
+use super::time::{Late, Window, event_time, out_of_time, piece};
 use crate::context::Context;
 use crate::error::Error;
 use crate::operator::Declaration;
 use crate::record::Record;
-use crate::state::{Map, Value};
+use crate::state::{Series, Value};
 use crate::timers::{Timer, Timers};
 
 /// Windows of no more panes than this are merged from them.
@@ -38,63 +40,6 @@ const WINDOWS_PER_CALL_MAX: usize = 1 << 16;
 /// ... but so many for each timer of the call.
 const WINDOWS_PER_TIMER_MIN: usize = 64;
 
-/// Where windows and panes lie, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Geometry {
-    size: i64,
-    slide: i64,
-    pane: i64,
-    /// The panes of which all windows are within time.
-    panes_min: i64,
-    panes_max: i64,
-}
-
-impl Geometry {
-    /// Windows of `size` that begin at each multiple of `slide`, which is at most `size`.
-    pub(super) fn new(size: i64, slide: i64) -> Geometry {
-        let pane = greatest_common_divisor(size, slide);
-        // The first window of a pane begins up to `size` before it, and the last one ends up to `size` after it.
-        let panes_min = piece(i64::MIN + size, pane) + 1;
-        let panes_max = piece(i64::MAX - size, pane) - 1;
-        Geometry { size, slide, pane, panes_min, panes_max }
-    }
-
-    fn panes_per_window(self) -> i64 {
-        self.size / self.pane
-    }
-
-    /// The start of the last window that has a pane.
-    fn last_start(self, pane: i64) -> i64 {
-        piece(pane * self.pane, self.slide) * self.slide
-    }
-
-    /// The start of the first window that has a pane.
-    fn first_start(self, pane: i64) -> i64 {
-        // The smallest multiple of the slide from which a window reaches beyond the pane's start.
-        (piece(pane * self.pane - self.size, self.slide) + 1) * self.slide
-    }
-
-    /// The start of the first window that isn't complete at a watermark.
-    fn first_open_start(self, watermark: i64) -> i64 {
-        let before = (i128::from(watermark) - i128::from(self.size) + 1).div_euclid(self.slide.into());
-        clamped((before + 1) * i128::from(self.slide))
-    }
-
-    /// The last millisecond of the window from `start` on.
-    fn last(self, start: i64) -> i64 {
-        start + (self.size - 1)
-    }
-
-    /// When the last window of a pane is complete.
-    fn last_complete(self, pane: i64) -> i64 {
-        self.last(self.last_start(pane))
-    }
-}
-
-fn greatest_common_divisor(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
 /// The newest pane of a key and its number; none before the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Newest<A>(Option<(i64, A)>);
@@ -103,6 +48,14 @@ impl<A> Default for Newest<A> {
     fn default() -> Newest<A> {
         Newest(None)
     }
+}
+
+/// What became of a value.
+enum Added<A: Aggregate> {
+    ToNewest,
+    /// Its pane is the newest one from now on; the one before is no more.
+    AsNewest(Option<(i64, A)>),
+    Not(A::Input),
 }
 
 /// The stack of the newer panes.
@@ -118,7 +71,7 @@ struct Back<A> {
 
 /// What only windows that overlap need.
 struct Overlap<A> {
-    front: Map<i64, A>,
+    front: Series<A>,
     back: Value<Back<A>>,
     /// The start of the first window that has a record and wasn't given out; its timer is set.
     next: Value<i64>,
@@ -160,7 +113,7 @@ impl<A: Aggregate> Panes<A> {
     pub(super) fn declare_sliding(declare: &mut Declaration, name: &str, geometry: Geometry) -> Panes<A> {
         let panes = Panes::declare(declare, name, geometry);
         let overlap = Overlap {
-            front: declare.map(part(name, "front")),
+            front: declare.series(part(name, "front")),
             back: declare.value(part(name, "back")),
             next: declare.value(part(name, "next")),
         };
@@ -187,29 +140,24 @@ impl<A: Aggregate> Panes<A> {
     /// Adds a value to a pane; says whether the pane is new.
     #[inline]
     fn add_to(&self, ctx: &mut Context<'_>, pane: i64, value: A::Input) -> Result<bool, Error> {
-        let left = self.newest.modify(ctx, |newest| match &mut newest.0 {
+        let added = self.newest.modify(ctx, |newest| match &mut newest.0 {
             Some((number, aggregate)) if *number == pane => {
                 aggregate.add(value);
-                None
+                Added::ToNewest
             }
-            Some(_) | None => Some(value),
+            Some((number, _)) if *number > pane => Added::Not(value),
+            before => Added::AsNewest(before.replace((pane, A::create(value)))),
         })?;
-        let Some(value) = left else { return Ok(false) };
-        self.add_beside(ctx, pane, value)
+        match added {
+            Added::ToNewest => Ok(false),
+            Added::AsNewest(None) => Ok(true),
+            Added::AsNewest(Some((number, aggregate))) => self.older.insert(ctx, number, aggregate).map(|()| true),
+            Added::Not(value) => self.add_to_older(ctx, pane, value),
+        }
     }
 
-    /// Adds a value to a pane that isn't the newest one, or is from now on.
-    fn add_beside(&self, ctx: &mut Context<'_>, pane: i64, value: A::Input) -> Result<bool, Error> {
-        let newest =
-            self.newest.read(ctx, |newest| newest.and_then(|newest| newest.0.as_ref()).map(|(number, _)| *number))?;
-        if newest.is_none_or(|number| number < pane) {
-            let fresh = Newest(Some((pane, A::create(value))));
-            let before = self.newest.modify(ctx, |newest| std::mem::replace(newest, fresh))?;
-            if let Some((number, aggregate)) = before.0 {
-                self.older.insert(ctx, number, aggregate)?;
-            }
-            return Ok(true);
-        }
+    /// Adds a value to a pane before the newest one.
+    fn add_to_older(&self, ctx: &mut Context<'_>, pane: i64, value: A::Input) -> Result<bool, Error> {
         if self.older.is_used(ctx, pane)? {
             self.older.change(ctx, pane, |aggregate| aggregate.add(value))?;
             return Ok(false);
@@ -288,7 +236,8 @@ impl<A: Aggregate> Panes<A> {
             // The panes before the first window that isn't over yet. At the end of time all are.
             let complete = if time == i64::MAX { time } else { time.saturating_sub(self.late.allowed_ms) };
             let start = self.geometry.first_open_start(complete);
-            self.drop_before(ctx, piece(start, self.geometry.pane))?;
+            let mut newest = self.newest_number(ctx)?;
+            self.drop_before(ctx, &mut newest, piece(start, self.geometry.pane))?;
             return Ok(true);
         }
         let is_again = timer.tag() == self.again;
@@ -300,14 +249,15 @@ impl<A: Aggregate> Panes<A> {
         match &self.overlap {
             Some(overlap) if !is_again => self.give_out(ctx, overlap, start, emit)?,
             Some(_) => {
-                let panes = self.panes_of(ctx, start)?;
-                if let Some(aggregate) = self.merged(ctx, &panes)? {
+                let newest = self.newest_number(ctx)?;
+                let panes = self.panes_of(ctx, newest, start)?;
+                if let Some(aggregate) = self.merged(ctx, newest, &panes)? {
                     emit(ctx, window, aggregate.finish())?;
                 }
             }
             None => {
                 let pane = piece(start, self.geometry.pane);
-                let aggregate = if self.late.allowed_ms > 0 { self.pane(ctx, pane)? } else { self.take(ctx, pane)? };
+                let aggregate = if self.late.allowed_ms > 0 { self.find(ctx, pane)? } else { self.take(ctx, pane)? };
                 if let Some(aggregate) = aggregate {
                     emit(ctx, window, aggregate.finish())?;
                 }
@@ -332,20 +282,23 @@ impl<A: Aggregate> Panes<A> {
             return Ok(());
         }
         let watermark = ctx.watermark();
+        let mut newest = self.newest_number(ctx)?;
         let windows_max = WINDOWS_PER_CALL_MAX / ctx.rows().len().max(1);
         for _ in 0..windows_max.max(WINDOWS_PER_TIMER_MIN) {
-            let panes = self.panes_of(ctx, start)?;
-            if let Some(aggregate) = self.combined(ctx, &panes, start)? {
+            if let Some(aggregate) = self.combined(ctx, newest, start)? {
                 let last = self.geometry.last(start);
                 ctx.set_timestamp(last);
                 emit(ctx, Window { start, end: last + 1 }, aggregate.finish())?;
             }
             let following = start + self.geometry.slide;
-            if self.late.allowed_ms == 0 {
-                self.drop_before(ctx, piece(following, self.geometry.pane))?;
-            }
-            match self.first_start_from(ctx, following)? {
-                Some(next) => start = next,
+            let from = piece(following, self.geometry.pane);
+            let older = if self.late.allowed_ms == 0 {
+                self.drop_before(ctx, &mut newest, from)?
+            } else {
+                self.older.used(ctx, |used| used.first_from(from))?
+            };
+            match older.or(newest.filter(|&number| number >= from)) {
+                Some(pane) => start = self.geometry.first_start(pane).max(following),
                 None => return overlap.next.remove(ctx),
             }
             if self.geometry.last(start) > watermark {
@@ -355,63 +308,83 @@ impl<A: Aggregate> Panes<A> {
         self.set_next(ctx, overlap, start)
     }
 
-    /// The start of the first window at or after `start` that has a record.
-    fn first_start_from(&self, ctx: &mut Context<'_>, start: i64) -> Result<Option<i64>, Error> {
-        let from = piece(start, self.geometry.pane);
-        let older = self.older.used(ctx, |used| used.between(from, i64::MAX).next())?;
-        let pane = match older {
-            Some(pane) => Some(pane),
-            None => self.newest_number(ctx)?.filter(|&number| number >= from),
-        };
-        Ok(pane.map(|pane| self.geometry.first_start(pane).max(start)))
-    }
-
     /// The panes of the window from `start` on, in ascending order.
-    fn panes_of(&self, ctx: &mut Context<'_>, start: i64) -> Result<Vec<i64>, Error> {
-        let from = piece(start, self.geometry.pane);
-        let to = from + self.geometry.panes_per_window();
+    fn panes_of(&self, ctx: &mut Context<'_>, newest: Option<i64>, start: i64) -> Result<Vec<i64>, Error> {
+        let (from, to) = self.geometry.panes(start);
         let mut panes = self.older.used(ctx, |used| used.between(from, to).collect::<Vec<_>>())?;
-        panes.extend(self.newest_number(ctx)?.filter(|number| (from..to).contains(number)));
+        panes.extend(newest.filter(|number| (from..to).contains(number)));
         Ok(panes)
     }
 
-    /// What is in the window from `start` on, which has these panes.
-    fn combined(&self, ctx: &mut Context<'_>, panes: &[i64], start: i64) -> Result<Option<A>, Error> {
-        match self.stacks() {
-            Some(stacks) if panes.len() as i64 > DIRECT_PANES_MAX => {
-                let to = piece(start, self.geometry.pane) + self.geometry.panes_per_window();
-                self.stacked(ctx, stacks, panes, to).map(Some)
+    /// What is in the window from `start` on.
+    fn combined(&self, ctx: &mut Context<'_>, newest: Option<i64>, start: i64) -> Result<Option<A>, Error> {
+        if let Some(stacks) = self.stacks() {
+            let (from, to) = self.geometry.panes(start);
+            let (first, older) = self.older.used(ctx, |used| {
+                let mut panes = used.between(from, to);
+                let count = panes.len() as i64;
+                (panes.next(), count)
+            })?;
+            match first {
+                Some(first) if older > DIRECT_PANES_MAX => {
+                    return self.stacked(ctx, stacks, first, newest, start).map(Some);
+                }
+                Some(_) | None => {}
             }
-            Some(_) | None => self.merged(ctx, panes),
         }
+        let panes = self.panes_of(ctx, newest, start)?;
+        self.merged(ctx, newest, &panes)
     }
 
-    /// The panes of a window up to `to`, put together from the two stacks.
-    fn stacked(&self, ctx: &mut Context<'_>, stacks: &Overlap<A>, panes: &[i64], to: i64) -> Result<A, Error> {
-        let first = panes[0];
-        let back = stacks.back.take(ctx)?.filter(|back| first < back.middle && back.until <= to);
-        let Some(mut back) = back else {
-            let mut suffix: Option<A> = None;
+    /// The window from `start` on, whose first pane is `first`, put together from the two stacks.
+    fn stacked(
+        &self,
+        ctx: &mut Context<'_>,
+        stacks: &Overlap<A>,
+        first: i64,
+        newest: Option<i64>,
+        start: i64,
+    ) -> Result<A, Error> {
+        let (_, to) = self.geometry.panes(start);
+        let back = stacks.back.take(ctx)?;
+        // Windows that have left `front` behind have no pane in it.
+        let is_used_up = back.as_ref().is_some_and(|back| back.middle <= first);
+        let Some(mut back) = back.filter(|back| first < back.middle && back.until <= to) else {
+            let panes = self.panes_of(ctx, newest, start)?;
+            let mut front: Vec<(i64, A)> = Vec::with_capacity(panes.len());
             for &number in panes.iter().rev() {
-                let mut aggregate = self.pane(ctx, number)?.ok_or_else(lost)?;
-                if let Some(suffix) = &suffix {
-                    aggregate.merge(suffix);
+                let mut aggregate = self.pane(ctx, newest, number)?;
+                if let Some((_, behind)) = front.last() {
+                    aggregate.merge(behind);
                 }
-                stacks.front.insert(ctx, &number, aggregate.clone())?;
-                suffix = Some(aggregate);
+                front.push((number, aggregate));
+            }
+            let window = front.last().map(|(_, window)| window.clone());
+            for (number, aggregate) in front.into_iter().rev() {
+                if is_used_up {
+                    stacks.front.add(ctx, number, aggregate)?;
+                } else {
+                    stacks.front.set(ctx, number, aggregate)?;
+                }
             }
             stacks.back.set(ctx, Back { middle: to, until: to, merged: None })?;
-            return suffix.ok_or_else(lost);
+            return window.ok_or_else(lost);
         };
-        for &number in &panes[panes.partition_point(|&number| number < back.until)..] {
-            let aggregate = self.pane(ctx, number)?.ok_or_else(lost)?;
+        while back.until < to {
+            let older = self.older.used(ctx, |used| used.first_from(back.until))?;
+            let Some(number) = older.or(newest.filter(|&number| number >= back.until)).filter(|&number| number < to)
+            else {
+                break;
+            };
+            let aggregate = self.pane(ctx, newest, number)?;
             match &mut back.merged {
                 Some(merged) => merged.merge(&aggregate),
                 None => back.merged = Some(aggregate),
             }
+            back.until = number + 1;
         }
         back.until = to;
-        let mut window = stacks.front.get(ctx, &first)?.ok_or_else(lost)?;
+        let mut window = stacks.front.read(ctx, first, A::clone)?.ok_or_else(lost)?;
         if let Some(merged) = &back.merged {
             window.merge(merged);
         }
@@ -419,10 +392,10 @@ impl<A: Aggregate> Panes<A> {
         Ok(window)
     }
 
-    fn merged(&self, ctx: &mut Context<'_>, panes: &[i64]) -> Result<Option<A>, Error> {
+    fn merged(&self, ctx: &mut Context<'_>, newest: Option<i64>, panes: &[i64]) -> Result<Option<A>, Error> {
         let mut window: Option<A> = None;
         for &number in panes {
-            let aggregate = self.pane(ctx, number)?.ok_or_else(lost)?;
+            let aggregate = self.pane(ctx, newest, number)?;
             match &mut window {
                 Some(window) => window.merge(&aggregate),
                 None => window = Some(aggregate),
@@ -431,20 +404,26 @@ impl<A: Aggregate> Panes<A> {
         Ok(window)
     }
 
-    /// Removes all panes before one.
-    fn drop_before(&self, ctx: &mut Context<'_>, first_kept: i64) -> Result<(), Error> {
-        while let Some(number) = self.older.used(ctx, |used| used.first())?.filter(|&number| number < first_kept) {
-            self.older.remove(ctx, number)?;
+    /// Removes all panes before one. Gives the first of the older ones that is left.
+    fn drop_before(
+        &self,
+        ctx: &mut Context<'_>,
+        newest: &mut Option<i64>,
+        first_kept: i64,
+    ) -> Result<Option<i64>, Error> {
+        let mut first = self.older.used(ctx, |used| used.first())?;
+        while let Some(number) = first.filter(|&number| number < first_kept) {
+            first = self.older.remove(ctx, number)?;
             self.forget(ctx, number)?;
         }
-        if let Some(number) = self.newest_number(ctx)?.filter(|&number| number < first_kept) {
+        if let Some(number) = newest.take_if(|number| *number < first_kept) {
             self.newest.remove(ctx)?;
             self.forget(ctx, number)?;
             if let Some(stacks) = self.stacks() {
                 stacks.back.remove(ctx)?;
             }
         }
-        Ok(())
+        Ok(first)
     }
 
     /// The stacks, where windows have enough panes to need them.
@@ -454,24 +433,29 @@ impl<A: Aggregate> Panes<A> {
 
     /// Removes a pane from the stacks.
     fn forget(&self, ctx: &mut Context<'_>, number: i64) -> Result<(), Error> {
-        self.stacks().map_or(Ok(()), |stacks| stacks.front.remove(ctx, &number))
+        self.stacks().map_or(Ok(()), |stacks| stacks.front.remove(ctx, number))
     }
 
     fn newest_number(&self, ctx: &mut Context<'_>) -> Result<Option<i64>, Error> {
         self.newest.read(ctx, |newest| newest.and_then(|newest| newest.0.as_ref()).map(|(number, _)| *number))
     }
 
-    /// A copy of a pane's aggregate.
-    fn pane(&self, ctx: &mut Context<'_>, number: i64) -> Result<Option<A>, Error> {
-        let newest = self.newest.read(ctx, |newest| match newest.and_then(|newest| newest.0.as_ref()) {
-            Some((newest, aggregate)) if *newest == number => Some(aggregate.clone()),
-            Some(_) | None => None,
-        })?;
-        match newest {
-            Some(aggregate) => Ok(Some(aggregate)),
-            None if self.older.is_used(ctx, number)? => self.older.read(ctx, number, A::clone).map(Some),
-            None => Ok(None),
+    /// A copy of the aggregate of a pane that there is.
+    fn pane(&self, ctx: &mut Context<'_>, newest: Option<i64>, number: i64) -> Result<A, Error> {
+        if newest != Some(number) {
+            return self.older.read(ctx, number, A::clone);
         }
+        let aggregate = self.newest.read(ctx, |newest| Some(newest?.0.as_ref()?.1.clone()))?;
+        aggregate.ok_or_else(lost)
+    }
+
+    /// A copy of the aggregate of a pane, if there is one.
+    fn find(&self, ctx: &mut Context<'_>, number: i64) -> Result<Option<A>, Error> {
+        let newest = self.newest_number(ctx)?;
+        if newest != Some(number) && !self.older.is_used(ctx, number)? {
+            return Ok(None);
+        }
+        self.pane(ctx, newest, number).map(Some)
     }
 
     /// Takes a pane out.

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::encoding::Data;
 use crate::error::Error;
 use crate::operator::Declaration;
-use crate::state::{Map, Value};
+use crate::state::{Series, Value};
 
 /// Numbers in ascending order. Encoded as a sequence: the first number (i64), then the differences of each to the one
 /// before it (u64), so that neighbours take a byte.
@@ -27,8 +27,13 @@ impl Numbers {
         self.0.front().copied()
     }
 
+    /// The first from `from` on.
+    pub(super) fn first_from(&self, from: i64) -> Option<i64> {
+        self.0.get(self.0.partition_point(|&number| number < from)).copied()
+    }
+
     /// Those from `from` on, up to but not including `to`.
-    pub(super) fn between(&self, from: i64, to: i64) -> impl DoubleEndedIterator<Item = i64> + '_ {
+    pub(super) fn between(&self, from: i64, to: i64) -> impl DoubleEndedIterator<Item = i64> + ExactSizeIterator + '_ {
         let start = self.0.partition_point(|&number| number < from);
         let end = self.0.partition_point(|&number| number < to);
         self.0.range(start..end.max(start)).copied()
@@ -97,12 +102,12 @@ impl<'de> Deserialize<'de> for Numbers {
 /// One `T` in each place in use.
 pub(super) struct Places<T> {
     used: Value<Numbers>,
-    entries: Map<i64, T>,
+    entries: Series<T>,
 }
 
 impl<T: Data + Clone> Places<T> {
     pub(super) fn declare(declare: &mut Declaration, block: &str, what: &str) -> Places<T> {
-        Places { used: declare.value(part(block, &format!("{what}-used"))), entries: declare.map(part(block, what)) }
+        Places { used: declare.value(part(block, &format!("{what}-used"))), entries: declare.series(part(block, what)) }
     }
 
     /// The places in use.
@@ -119,7 +124,7 @@ impl<T: Data + Clone> Places<T> {
     pub(super) fn insert(&self, ctx: &mut Context<'_>, place: i64, value: T) -> Result<(), Error> {
         let new = self.used.modify(ctx, |used| used.insert(place))?;
         debug_assert!(new, "the place is free");
-        self.entries.insert(ctx, &place, value)
+        self.entries.add(ctx, place, value)
     }
 
     /// Changes what is in a place; `None` if it isn't in use.
@@ -132,12 +137,12 @@ impl<T: Data + Clone> Places<T> {
         if !self.is_used(ctx, place)? {
             return Ok(None);
         }
-        self.entries.modify_existing(ctx, &place, change)?.ok_or_else(|| lost(place)).map(Some)
+        self.entries.change(ctx, place, change)?.ok_or_else(|| lost(place)).map(Some)
     }
 
     /// Looks at what is in a place that is in use.
     pub(super) fn read<R>(&self, ctx: &mut Context<'_>, place: i64, look: impl FnOnce(&T) -> R) -> Result<R, Error> {
-        self.entries.read(ctx, &place, |value| value.map(look))?.ok_or_else(|| lost(place))
+        self.entries.read(ctx, place, look)?.ok_or_else(|| lost(place))
     }
 
     /// Frees a place; gives what was in it, if it was in use.
@@ -145,19 +150,22 @@ impl<T: Data + Clone> Places<T> {
         if !self.is_used(ctx, place)? {
             return Ok(None);
         }
-        let value = self.entries.get(ctx, &place)?.ok_or_else(|| lost(place))?;
+        let value = self.read(ctx, place, T::clone)?;
         self.remove(ctx, place)?;
         Ok(Some(value))
     }
 
-    /// Frees a place in use without looking at it.
-    pub(super) fn remove(&self, ctx: &mut Context<'_>, place: i64) -> Result<(), Error> {
-        self.entries.remove(ctx, &place)?;
-        let left = self.used.modify(ctx, |used| {
+    /// Frees a place in use without looking at it. Gives the first one that is left.
+    pub(super) fn remove(&self, ctx: &mut Context<'_>, place: i64) -> Result<Option<i64>, Error> {
+        self.entries.remove(ctx, place)?;
+        let first = self.used.modify(ctx, |used| {
             used.remove(place);
-            !used.0.is_empty()
+            used.first()
         })?;
-        if left { Ok(()) } else { self.used.remove(ctx) }
+        if first.is_none() {
+            self.used.remove(ctx)?;
+        }
+        Ok(first)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::aggregate::Aggregate;
-use super::panes::{Geometry, Panes};
+use super::geometry::Geometry;
+use super::panes::Panes;
 use super::time::{Window, declared_ms, length_ms};
 use crate::context::Context;
 use crate::error::Error;

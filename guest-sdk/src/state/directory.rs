@@ -74,7 +74,7 @@ impl Directory {
         self.long_keys.len() - self.garbage
     }
 
-    #[inline]
+    #[inline(always)]
     fn holds(&self, slot: u32, key: &[u8], key_ends: [u64; 2]) -> bool {
         let slot = &self.slots[slot as usize];
         slot.ends == key_ends
@@ -103,22 +103,23 @@ impl Directory {
         keys: impl Iterator<Item = Option<&'k [u8]>>,
         ahead: &'a mut [Ahead<'k>; AHEAD_KEYS],
     ) -> &'a [Ahead<'k>] {
-        let mut count = 0;
+        let mut count = 0usize;
         for (place, key) in ahead.iter_mut().zip(keys) {
             let key_ends = key.map_or([0; 2], ends);
             *place = Ahead { key, ends: key_ends, hash: key.map_or(0, |key| hash(key, key_ends)) };
             count += 1;
         }
-        let ahead = &ahead[..count];
-        let mask = self.index.len() - 1;
-        let mut slots = [0; AHEAD_KEYS];
-        for (slot, key) in slots.iter_mut().zip(ahead) {
-            *slot = self.index[key.hash as usize & mask] as u32;
+        let (eights, _) = ahead[..count.next_multiple_of(8)].as_chunks::<8>();
+        let mut lengths = 0u32;
+        for eight in eights {
+            let slots = eight.map(|key| self.index[key.hash as usize & (self.index.len() - 1)] as u32);
+            for slot in slots {
+                let known = self.slots.get((slot as usize).wrapping_sub(1));
+                lengths = lengths.wrapping_add(known.map_or(0, |slot| slot.len));
+            }
         }
-        let known = slots[..count].iter().filter(|&&slot| slot != 0);
-        let lengths = known.fold(0, |sum: u32, &slot| sum.wrapping_add(self.slots[slot as usize - 1].len));
         std::hint::black_box(lengths);
-        ahead
+        &ahead[..count]
     }
 
     /// The slot of a key that was hashed before, which gets one if it has none; nothing if there is no key.
@@ -136,15 +137,31 @@ impl Directory {
     /// The entry of a key, or 0 and where in the index it would be.
     #[inline(always)]
     fn probe(&self, key: &[u8], key_ends: [u64; 2], key_hash: u32) -> (u64, usize) {
-        let mask = self.index.len() - 1;
-        let mut at = key_hash as usize & mask;
+        let at = key_hash as usize & (self.index.len() - 1);
+        let entry = self.index[at];
+        if self.ends_probe(entry, key, key_ends, key_hash) {
+            (entry, at)
+        } else {
+            self.probe_behind(at, key, key_ends, key_hash)
+        }
+    }
+
+    /// Goes on behind a place that another key has. Most keys are at their own, and a loop costs a guest something even where it
+    /// goes round once.
+    #[inline(never)]
+    fn probe_behind(&self, mut at: usize, key: &[u8], key_ends: [u64; 2], key_hash: u32) -> (u64, usize) {
         loop {
+            at = (at + 1) & (self.index.len() - 1);
             let entry = self.index[at];
-            if entry == 0 || ((entry >> 32) as u32 == key_hash && self.holds(entry as u32 - 1, key, key_ends)) {
+            if self.ends_probe(entry, key, key_ends, key_hash) {
                 return (entry, at);
             }
-            at = (at + 1) & mask;
         }
+    }
+
+    #[inline(always)]
+    fn ends_probe(&self, entry: u64, key: &[u8], key_ends: [u64; 2], key_hash: u32) -> bool {
+        entry == 0 || ((entry >> 32) as u32 == key_hash && self.holds(entry as u32 - 1, key, key_ends))
     }
 
     fn insert(&mut self, key: &[u8], ends: [u64; 2], hash: u32, at: usize) -> u32 {

@@ -63,6 +63,10 @@ impl<V: Data> List<V> {
         List { table, of: PhantomData }
     }
 
+    pub(crate) fn table(self) -> u32 {
+        self.table
+    }
+
     /// How many elements there are.
     ///
     /// # Errors

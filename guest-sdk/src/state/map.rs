@@ -65,6 +65,10 @@ impl<K: Data, V: Data> Map<K, V> {
         Map { table, of: PhantomData }
     }
 
+    pub(crate) fn table(self) -> u32 {
+        self.table
+    }
+
     /// A copy of an entry's value; [`read`](Self::read) where a copy is too much.
     ///
     /// # Errors

@@ -54,6 +54,10 @@ impl<V: Data> Value<V> {
         Value { table, of: PhantomData }
     }
 
+    pub(crate) fn table(self) -> u32 {
+        self.table
+    }
+
     /// A copy of the value; [`read`](Self::read) where a copy is too much.
     ///
     /// # Errors

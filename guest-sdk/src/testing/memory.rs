@@ -13,7 +13,7 @@ use crate::record::Rows;
 /// Key and user key.
 type EntryKey = (Vec<u8>, Vec<u8>);
 /// To the value.
-type EntryMap = BTreeMap<EntryKey, Vec<u8>>;
+pub(super) type EntryMap = BTreeMap<EntryKey, Vec<u8>>;
 /// By name.
 pub(super) type Tables = BTreeMap<String, EntryMap>;
 

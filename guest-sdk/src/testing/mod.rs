@@ -41,13 +41,16 @@
 //! ```
 
 mod memory;
+mod migration;
 mod record;
+mod snapshot;
 
 use serde::de::DeserializeOwned;
 
 pub use memory::Calls;
-use memory::{MemoryHost, Tables, TimerSet};
+use memory::MemoryHost;
 pub use record::TestRecord;
+pub use snapshot::Snapshot;
 
 use crate::encoding::{Data, decode};
 use crate::error::Error;
@@ -56,15 +59,6 @@ use crate::host::{BatchRef, Clock, Level};
 use crate::instance::{Instance, Rejection};
 use crate::open_context::Place;
 use crate::operator::{Declaration, Operator};
-
-/// What one subtask gave at a barrier: its tables, its timers and the state that isn't in tables.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    tables: Tables,
-    timers: TimerSet,
-    watermark_ms: i64,
-    state: Vec<u8>,
-}
 
 /// An operator with a host in memory.
 ///
@@ -99,7 +93,8 @@ impl<Op: Operator> Harness<Op> {
         Harness::restore_with(config, &[])
     }
 
-    /// Opens an operator that goes on from the snapshots of one or, after a change of parallelism, several subtasks.
+    /// Opens an operator that goes on from the snapshots of one or, after a change of parallelism, several subtasks. They may be
+    /// those of an older version of the operator; then its [`migrate`](Operator::migrate) is called.
     ///
     /// # Errors
     /// If the operator does.
@@ -124,6 +119,18 @@ impl<Op: Operator> Harness<Op> {
         Harness::start(config, &[], true)
     }
 
+    /// Opens an operator where it stands in a job, which goes on from snapshots.
+    ///
+    /// # Errors
+    /// If the operator does.
+    pub fn restore_at(place: Place, snapshots: &[&Snapshot]) -> Result<Harness<Op>, Error> {
+        let declaration = Declaration::of::<Op>();
+        let inputs = declaration.inputs().iter().map(|input| input.name).collect();
+        let mut host = MemoryHost::new(&declaration);
+        let instance = start(&place, &mut host, snapshots)?;
+        Ok(Harness { instance: Some(instance), host, place, inputs, rejections: Vec::new(), last: None })
+    }
+
     fn start(config: &str, snapshots: &[&Snapshot], rejections: bool) -> Result<Harness<Op>, Error> {
         let place = Place {
             job: "test".to_owned(),
@@ -133,11 +140,7 @@ impl<Op: Operator> Harness<Op> {
             config: config.to_owned(),
             rejections,
         };
-        let declaration = Declaration::of::<Op>();
-        let inputs = declaration.inputs().iter().map(|input| input.name).collect();
-        let mut host = MemoryHost::new(&declaration);
-        let instance = start(&place, &mut host, snapshots)?;
-        Ok(Harness { instance: Some(instance), host, place, inputs, rejections: Vec::new(), last: None })
+        Harness::restore_at(place, snapshots)
     }
 
     /// Hands the operator records as one batch: pairs of key and value, with the event time as a third if there is one.
@@ -231,7 +234,8 @@ impl<Op: Operator> Harness<Op> {
         let state = self.call(|instance, host| instance.snapshot(host))?;
         let MemoryHost { tables, timers, .. } = &self.host;
         let watermark_ms = self.host.kept_watermark_ms();
-        let snapshot = Snapshot { tables: tables.clone(), timers: timers.clone(), watermark_ms, state };
+        let versions = Declaration::of::<Op>().tables().iter().map(|table| (table.name, table.version)).collect();
+        let snapshot = Snapshot { tables: tables.clone(), versions, timers: timers.clone(), watermark_ms, state };
         self.last = Some(snapshot.clone());
         Ok(snapshot)
     }
@@ -355,8 +359,13 @@ fn start<Op: Operator>(place: &Place, host: &mut MemoryHost, from: &[&Snapshot])
             host.timers.extend(snapshot.timers.iter().cloned());
         }
         host.watermark_ms = from.iter().map(|snapshot| snapshot.watermark_ms).min().unwrap_or(i64::MIN);
-        let states = from.iter().map(|snapshot| snapshot.state.clone()).collect::<Vec<_>>();
-        instance.restore(&states)?;
+        migration::migrate(&mut instance, host, from)?;
+        // As with the real host: no state is nothing to restore.
+        let states = from.iter().map(|snapshot| snapshot.state.clone()).filter(|state| !state.is_empty());
+        let states = states.collect::<Vec<_>>();
+        if !states.is_empty() {
+            instance.restore(&states)?;
+        }
     }
     host.end_call(true);
     Ok(instance)

@@ -1,7 +1,7 @@
 //! What happens to an operator, by seed.
 
 use lockgate::testing::{Harness, TestRecord};
-use lockgate::{Error, Operator};
+use lockgate::{Error, Operator, Place};
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 pub struct Random(pub u64);
@@ -34,6 +34,10 @@ pub enum Step {
     Watermark(i64),
     /// Another instance goes on from a snapshot.
     Restore,
+    /// The same instance goes on behind a snapshot.
+    Barrier,
+    /// The cache is emptied.
+    Trim,
     /// What was done since the last snapshot is undone; it comes again.
     Crash,
 }
@@ -45,14 +49,16 @@ pub fn steps(random: &mut Random, count: usize, spread: i64) -> Vec<Step> {
     let mut steps = Vec::new();
     for _ in 0..count {
         match random.below(40) {
-            0 => {
+            number @ 0..=1 => {
                 // A new watermark first, so that no timer waits for the next one: after a restore all watermarks are
                 // new.
                 watermark = watermark.max(now - spread).saturating_add(1);
-                steps.extend([Step::Watermark(watermark), Step::Restore]);
+                let barrier = if number == 0 { Step::Restore } else { Step::Barrier };
+                steps.extend([Step::Watermark(watermark), barrier]);
             }
-            1 => steps.push(Step::Crash),
-            2..=7 => {
+            2 => steps.push(Step::Crash),
+            3 => steps.push(Step::Trim),
+            4..=9 => {
                 now += random.between(0, spread);
                 watermark = watermark.max(now - random.between(0, spread));
                 steps.push(Step::Watermark(watermark));
@@ -74,7 +80,7 @@ pub fn steps(random: &mut Random, count: usize, spread: i64) -> Vec<Step> {
 /// Drives an operator through steps, and gives what it has sent after each watermark, sorted.
 pub struct Driver<Op> {
     pub harness: Harness<Op>,
-    config: String,
+    place: Place,
     inputs: Vec<&'static str>,
     watermark: i64,
     /// The watermark when the last snapshot was taken.
@@ -85,10 +91,20 @@ pub struct Driver<Op> {
 
 impl<Op: Operator> Driver<Op> {
     pub fn new(config: String, inputs: &[&'static str]) -> Driver<Op> {
-        let harness = Harness::open_with(&config).expect("a configuration");
+        Driver::open(config, inputs, false)
+    }
+
+    /// Of a job that skips bad records.
+    pub fn rejecting(config: String, inputs: &[&'static str]) -> Driver<Op> {
+        Driver::open(config, inputs, true)
+    }
+
+    fn open(config: String, inputs: &[&'static str], rejections: bool) -> Driver<Op> {
+        let (job, operator) = ("test".to_owned(), "operator".to_owned());
+        let place = Place { job, operator, subtask: 0, parallelism: 1, config, rejections };
         Driver {
-            harness,
-            config,
+            harness: Harness::restore_at(place.clone(), &[]).expect("a configuration"),
+            place,
             inputs: inputs.to_vec(),
             watermark: i64::MIN,
             snapshot_watermark: i64::MIN,
@@ -108,13 +124,20 @@ impl<Op: Operator> Driver<Op> {
                 let snapshot = self.harness.snapshot()?;
                 let output = self.harness.take_output();
                 assert!(output.is_empty(), "taken before");
-                self.harness = Harness::restore_with(&self.config, &[&snapshot])?;
+                self.harness = Harness::restore_at(self.place.clone(), &[&snapshot])?;
                 // Its crashes come back to here.
                 self.harness.snapshot()?;
                 self.since.clear();
                 self.snapshot_watermark = self.watermark;
                 self.harness.advance_watermark(self.watermark)
             }
+            Step::Barrier => {
+                self.harness.snapshot()?;
+                self.since.clear();
+                self.snapshot_watermark = self.watermark;
+                Ok(())
+            }
+            Step::Trim => self.harness.trim(0),
             Step::Crash => {
                 let before = self.harness.take_output();
                 assert!(before.is_empty(), "taken before");
@@ -142,7 +165,7 @@ impl<Op: Operator> Driver<Op> {
                 self.watermark = watermark;
                 self.harness.advance_watermark(watermark)
             }
-            Step::Restore | Step::Crash => unreachable!("only what can come again"),
+            Step::Restore | Step::Barrier | Step::Trim | Step::Crash => unreachable!("only what can come again"),
         }
     }
 

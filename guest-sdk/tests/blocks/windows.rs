@@ -18,6 +18,13 @@ struct Config {
     size: u64,
     slide: u64,
     lateness: u64,
+    /// Whether some records are bad, which is found out when they have been added.
+    #[serde(default)]
+    rejects: bool,
+}
+
+fn is_bad(value: i64) -> bool {
+    value % 5 == 0
 }
 
 /// Windows by configuration. Tumbling ones are made twice, as such and as sliding ones, and must agree.
@@ -25,6 +32,7 @@ struct Windows {
     sliding: SlidingWindows<Kept>,
     tumbling: Option<TumblingWindows<Kept>>,
     tumbled: Output,
+    rejects: bool,
 }
 
 impl Operator for Windows {
@@ -35,11 +43,13 @@ impl Operator for Windows {
             sliding: SlidingWindows::declare(declare, "sliding", second, second).late_to(late),
             tumbling: Some(TumblingWindows::declare(declare, "tumbling", second)),
             tumbled: declare.output("tumbled"),
+            rejects: false,
         }
     }
 
     fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
-        let Config { size, slide, lateness } = ctx.config()?;
+        let Config { size, slide, lateness, rejects } = ctx.config()?;
+        self.rejects = rejects;
         let (size, slide) = (Duration::from_millis(size), Duration::from_millis(slide));
         self.sliding.set_size(size, slide)?;
         match &mut self.tumbling {
@@ -59,6 +69,9 @@ impl Operator for Windows {
         let counts = self.sliding.add(ctx, &record, (((), value), (value, value)))?;
         if let Some(tumbling) = &self.tumbling {
             assert_eq!(tumbling.add(ctx, &record, (((), value), (value, value)))?, counts);
+        }
+        if self.rejects && is_bad(value) {
+            return Err(Error::bad_record("a bad value"));
         }
         Ok(())
     }
@@ -136,9 +149,17 @@ impl Model {
 }
 
 fn run(seed: u64, size: i64, slide: i64, lateness: i64) {
+    run_rejecting(seed, size, slide, lateness, false);
+}
+
+fn run_rejecting(seed: u64, size: i64, slide: i64, lateness: i64, rejects: bool) {
     let mut random = Random(seed);
-    let config = format!(r#"{{"size": {size}, "slide": {slide}, "lateness": {lateness}}}"#);
-    let mut driver = Driver::<Windows>::new(config.clone(), &["in"]);
+    let config = format!(r#"{{"size": {size}, "slide": {slide}, "lateness": {lateness}, "rejects": {rejects}}}"#);
+    let mut driver = if rejects {
+        Driver::<Windows>::rejecting(config.clone(), &["in"])
+    } else {
+        Driver::<Windows>::new(config.clone(), &["in"])
+    };
     let mut model = Model { size, slide, lateness, watermark: i64::MIN, windows: BTreeMap::new(), changed: Vec::new() };
     let mut steps = steps(&mut random, 300, size.min(60));
     steps.push(Step::Watermark(i64::MAX));
@@ -147,7 +168,7 @@ fn run(seed: u64, size: i64, slide: i64, lateness: i64) {
         let what = || format!("seed {seed}, {config}, step {number}: {step:?}");
         match *step {
             Step::Record(_, key, time, value) => {
-                let late = model.add(key, time, value);
+                let late = !(rejects && is_bad(value)) && model.add(key, time, value);
                 assert_eq!(
                     driver.take_late(),
                     if late { vec![format!("{key} {value}")] } else { vec![] },
@@ -166,7 +187,7 @@ fn run(seed: u64, size: i64, slide: i64, lateness: i64) {
                     assert_eq!(lines, sorted(&tumbled), "{}", what());
                 }
             }
-            Step::Restore | Step::Crash => {
+            Step::Restore | Step::Barrier | Step::Trim | Step::Crash => {
                 driver.harness.take_output_of("tumbled");
                 assert!(driver.take().is_empty(), "{}", what());
             }
@@ -223,6 +244,30 @@ fn windows_with_allowed_lateness_are_given_out_again_with_all_they_have() {
             run(seed, size, slide, lateness);
         }
     }
+}
+
+#[test]
+fn records_that_are_rejected_behind_their_windows_leave_nothing_there() {
+    for seed in 200..208 {
+        for (size, slide, lateness) in [(10, 10, 0), (60, 1, 0), (60, 1, 40), (64, 4, 1)] {
+            run_rejecting(seed, size, slide, lateness, true);
+        }
+    }
+}
+
+/// What comes and goes between two barriers costs neither memory nor an entry.
+#[test]
+fn a_key_is_as_large_after_many_windows_as_after_a_few() {
+    let mut harness = open(60_000, 1_000);
+    let mut bytes = Vec::new();
+    for second in 0..4_000 {
+        harness.process([("a", "1", second * 1_000)]).expect("a record");
+        harness.advance_watermark(second * 1_000).expect("windows");
+        if second % 1_000 == 999 {
+            bytes.push(harness.cache_bytes());
+        }
+    }
+    assert!(bytes[3] <= bytes[0] + bytes[0] / 4, "bytes after each 1,000 windows: {bytes:?}");
 }
 
 #[test]

@@ -77,12 +77,12 @@ impl Bench {
 
 /// Runs a job in a process of its own.
 pub fn run(job: &Path, native: bool) -> anyhow::Result<Figures> {
+    run_with(job, native.then_some("--native"))
+}
+
+fn run_with(job: &Path, option: Option<&str>) -> anyhow::Result<Figures> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--child").arg(job).env("LOCKGATE_LOG", "warn");
-    if native {
-        command.arg("--native");
-    }
-    let output = command.output()?;
+    let output = command.arg("--child").arg(job).args(option).env("LOCKGATE_LOG", "warn").output()?;
     ensure!(output.status.success(), "{}: {}", job.display(), String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("the figures of a run")
 }
@@ -178,6 +178,31 @@ pub fn checkpoints(records: u64, keys: u64, pairs: usize) -> anyhow::Result<()> 
         "at least 0.95",
     );
     line("on / off, CPU", &Spread::of(figures.iter().map(|(on, off)| on.cpu_s / off.cpu_s)), "times", "");
+    Ok(())
+}
+
+/// What limits cost: filter and keyed count with a deadline for each call, and without any.
+pub fn quotas(records: u64, keys: u64, pairs: usize) -> anyhow::Result<()> {
+    println!("quotas: {records} records, {keys} keys, {pairs} pairs");
+    let bench = Bench::new(&["filter", "count"])?;
+    for (operator, source) in [("filter", String::new()), ("count", format!("\nkeys = {keys}"))] {
+        let job = bench.job(operator, operator, &format!("kind = 'csv'\ncount = {records}{source}"), "1s")?;
+        let mut figures = Vec::new();
+        for pair in 0..=pairs {
+            bench.clear(operator)?;
+            let on = run(&job, false)?;
+            bench.clear(operator)?;
+            let off = run_with(&job, Some("--without-deadlines"))?;
+            ensure!(on.records == off.records, "both read the same");
+            if pair > 0 {
+                figures.push((on, off));
+            }
+        }
+        let cpu = Spread::of(figures.iter().map(|(on, off)| on.cpu_s / off.cpu_s));
+        line(&format!("{operator}: on / off, CPU"), &cpu, "times", "at most 1.05");
+        let wall = Spread::of(figures.iter().map(|(on, off)| off.wall_s / on.wall_s));
+        line(&format!("{operator}: on / off, throughput"), &wall, "times", "at least 0.95");
+    }
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use lockgate_host::graph::Plan;
 use lockgate_host::guest::{Engine, OperatorFactory, default_cache_dir};
 use lockgate_host::telemetry::{JobCounters, Reading};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use crate::native;
 
@@ -36,16 +35,17 @@ impl Figures {
 }
 
 /// Runs the job to its end and prints its figures as one line of JSON.
-pub fn run(job_file: &Path, is_native: bool) -> anyhow::Result<()> {
+pub fn run(job_file: &Path, is_native: bool, without_deadlines: bool) -> anyhow::Result<()> {
     let file = JobFile::load(job_file)?;
     let graph = file.graph();
     let mut factories = BTreeMap::<_, Arc<dyn OperatorFactory>>::new();
-    let engine = Engine::new(default_cache_dir())?;
+    let cache = default_cache_dir();
+    let engine = if without_deadlines { Engine::without_deadlines(cache) } else { Engine::new(cache) }?;
     for (name, operator) in &file.operators {
         let factory: Arc<dyn OperatorFactory> = if is_native {
             native::factory(name.as_str()).with_context(|| format!("no native operator '{name}'"))?
         } else {
-            Arc::new(engine.load(name, &operator.wasm)?)
+            Arc::new(engine.load(name, operator.wasm.as_file().context("a file")?)?)
         };
         factories.insert(name.clone(), factory);
     }
@@ -56,8 +56,8 @@ pub fn run(job_file: &Path, is_native: bool) -> anyhow::Result<()> {
     let counters = Arc::new(JobCounters::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let started = Instant::now();
-    let (_stop, stopped) = watch::channel(false);
-    runtime.block_on(lockgate_host::runtime::run(job, Arc::clone(&counters), stopped))?;
+    let (_handle, requests) = lockgate_host::runtime::requests();
+    runtime.block_on(lockgate_host::runtime::run(job, Arc::clone(&counters), requests))?;
     let figures = Figures {
         records: sources.iter().map(|name| counters.totals_of(name).records_out).sum(),
         wall_s: started.elapsed().as_secs_f64(),

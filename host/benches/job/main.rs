@@ -45,6 +45,8 @@ struct Args {
     child: Option<PathBuf>,
     #[arg(long, hide = true)]
     native: bool,
+    #[arg(long, hide = true)]
+    without_deadlines: bool,
     /// Given by cargo
     #[arg(long, hide = true)]
     bench: bool,
@@ -58,6 +60,8 @@ enum What {
     Count,
     /// Keyed count with a checkpoint each second, and without
     Checkpoints,
+    /// Limits of operators: with deadlines, and without
+    Quotas,
     /// What a checkpoint uploads when 1 % of a large state was touched
     Incremental,
     /// From process start, and from SIGKILL, to the first output
@@ -77,7 +81,7 @@ enum What {
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(job) = &args.child {
-        return done(child::run(job, args.native));
+        return done(child::run(job, args.native, args.without_deadlines));
     }
     let all = What::value_variants();
     let wanted = if args.what.is_empty() { all } else { &args.what[..] };
@@ -89,6 +93,7 @@ fn measure(what: What, args: &Args) -> anyhow::Result<()> {
         What::Filter => case::filter(args.records, args.pairs, args.flink.as_deref()),
         What::Count => case::count(args.records, args.keys, args.pairs, args.flink.as_deref()),
         What::Checkpoints => case::checkpoints(args.records, args.keys, args.pairs),
+        What::Quotas => case::quotas(args.records, args.keys, args.pairs),
         What::Incremental => case::incremental(args.entries),
         What::Start => probe::start(args.pairs),
         What::Memory => probe::memory(args.records),

@@ -184,6 +184,10 @@ impl<Op: Operator + Send> OperatorInstance for Native<Op> {
     fn keyed_state(&mut self) -> Option<&mut KeyedState> {
         self.imports.state.as_mut()
     }
+
+    fn into_state(self: Box<Self>) -> Option<KeyedState> {
+        self.imports.state
+    }
 }
 
 fn rejection(said: lockgate::Rejection) -> Rejection {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::error::CliError;
 use crate::id::{Epoch, JobUid, Name};
-use crate::store::{CheckpointStore, Manifest, StoreError, VerifyReport};
+use crate::store::{CheckpointContent, CheckpointStore, StoreError, VerifyReport};
 
 /// What `checkpoint list` says. As JSON it is what `--json` prints.
 #[derive(Debug, Serialize)]
@@ -25,22 +25,13 @@ pub struct CheckpointList {
 #[derive(Debug, Serialize)]
 pub struct ListedCheckpoint {
     pub epoch: Epoch,
+    /// Whether it is a savepoint: it stays until somebody deletes it.
+    pub kept: bool,
     /// `None` if the manifest can't be read; `problem` says why.
     #[serde(flatten)]
     pub content: Option<CheckpointContent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct CheckpointContent {
-    pub attempt: u64,
-    /// Milliseconds since the Unix epoch.
-    pub created_ms: u64,
-    /// Whether the job's input had ended.
-    pub ended: bool,
-    pub files: usize,
-    pub bytes: u64,
 }
 
 /// What `checkpoint verify` says. As JSON it is what `--json` prints.
@@ -66,17 +57,14 @@ pub struct VerifiedCheckpoint {
 pub fn list(store: &Path, job: &Name) -> Result<CheckpointList, CliError> {
     block_on(async {
         let store = CheckpointStore::open_existing(store, job, 0).await?;
-        let mut checkpoints = Vec::new();
-        for epoch in store.epochs().await? {
-            let (content, problem) = match store.inspect(epoch).await {
-                Ok(manifest) => (Some(CheckpointContent::of(&manifest)), None),
-                // Retention has removed it meanwhile.
-                Err(StoreError::NoCheckpoint { .. }) => continue,
+        let listed = store.list().await?.into_iter().map(|listed| {
+            let (content, problem) = match listed.content {
+                Ok(content) => (Some(content), None),
                 Err(error) => (None, Some(with_causes(&error))),
             };
-            checkpoints.push(ListedCheckpoint { epoch, content, problem });
-        }
-        Ok(CheckpointList { job: job.clone(), job_uid: store.job_uid().clone(), checkpoints })
+            ListedCheckpoint { epoch: listed.epoch, kept: listed.kept, content, problem }
+        });
+        Ok(CheckpointList { job: job.clone(), job_uid: store.job_uid().clone(), checkpoints: listed.collect() })
     })
 }
 
@@ -129,7 +117,8 @@ fn with_causes(error: &StoreError) -> String {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> CliError {
         let message = error.to_string();
-        let asked_for_nothing = matches!(error, StoreError::NoJob { .. } | StoreError::NoCheckpoint { .. });
+        let asked_for_nothing =
+            matches!(error, StoreError::NoJob { .. } | StoreError::NoCheckpoint { .. } | StoreError::NotKept { .. });
         let failed = if asked_for_nothing { CliError::unusable(message) } else { CliError::failed(message) };
         let failed = match error.source() {
             Some(cause) => failed.caused_by(cause),
@@ -138,20 +127,6 @@ impl From<StoreError> for CliError {
         match error.help() {
             Some(help) => failed.help(help),
             None => failed,
-        }
-    }
-}
-
-impl CheckpointContent {
-    fn of(manifest: &Manifest) -> CheckpointContent {
-        let sizes: std::collections::BTreeMap<_, _> =
-            manifest.files().map(|file| (&file.path, file.size_bytes)).collect();
-        CheckpointContent {
-            attempt: manifest.attempt.0,
-            created_ms: manifest.created_ms,
-            ended: manifest.ended,
-            files: sizes.len(),
-            bytes: sizes.values().sum(),
         }
     }
 }
@@ -186,14 +161,19 @@ impl fmt::Display for CheckpointList {
             return writeln!(f, "no checkpoint yet");
         }
         writeln!(f, "{:>10}  {:>8}  {:>10}  {:>7}  {:>11}", "checkpoint", "attempt", "age", "files", "size")?;
-        for ListedCheckpoint { epoch, content, problem } in &self.checkpoints {
-            if let Some(CheckpointContent { attempt, created_ms, ended, files, bytes }) = content {
+        for ListedCheckpoint { epoch, kept, content, problem } in &self.checkpoints {
+            let kept = if *kept { "  savepoint" } else { "" };
+            if let Some(CheckpointContent { attempt, created_ms, ended, files, bytes, .. }) = content {
                 let (age, size) = (age(*created_ms), size(*bytes));
                 let end = if *ended { "  input ended" } else { "" };
-                writeln!(f, "{epoch:>10}  {attempt:>8}  {age:>10}  {files:>7}  {size:>11}{end}", epoch = epoch.0)?;
+                writeln!(
+                    f,
+                    "{epoch:>10}  {attempt:>8}  {age:>10}  {files:>7}  {size:>11}{kept}{end}",
+                    epoch = epoch.0
+                )?;
             }
             if let Some(problem) = problem {
-                writeln!(f, "{epoch:>10}  unreadable: {problem}", epoch = epoch.0)?;
+                writeln!(f, "{epoch:>10}  unreadable: {problem}{kept}", epoch = epoch.0)?;
             }
         }
         Ok(())
@@ -230,7 +210,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// How long ago, for people: "3 min".
-fn age(created_ms: u64) -> String {
+pub(super) fn age(created_ms: u64) -> String {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     match now_ms.saturating_sub(created_ms) / 1_000 {
         s @ 0..60 => format!("{s} s"),
@@ -258,6 +238,7 @@ mod tests {
             let second = uploader.put_bytes("second", Bytes::from("second")).await?;
             let _receipt = store.publish(&checkpoint(&store, 1, Attempt(1), &[&shared])).await?;
             let _receipt = store.publish(&checkpoint(&store, 2, Attempt(1), &[&shared, &second])).await?;
+            store.keep(Epoch(1)).await?;
             Ok(root.join("word-count/0").join(second.path))
         };
         block_on(fill).expect("a store")
@@ -274,8 +255,10 @@ mod tests {
         assert_eq!(json["checkpoints"][1]["files"], 2);
         assert_eq!(json["checkpoints"][1]["bytes"], 2_006);
         assert_eq!(json["checkpoints"][1]["attempt"], 1);
+        assert_eq!((&json["checkpoints"][0]["kept"], &json["checkpoints"][1]["kept"]), (&true.into(), &false.into()));
         let text = listed.to_string();
         assert!(text.starts_with("job word-count (") && text.contains(" 2.0 KiB\n"), "{text}");
+        assert!(text.contains(" 2.0 KiB  savepoint\n"), "{text}");
         assert!(text.contains("         3  unreadable: the manifest is damaged: "), "{text}");
     }
 

@@ -1,6 +1,6 @@
 //! The command line of `lockgate checkpoint`: which job, which checkpoint, text or JSON.
 //!
-//! Invariant: the store is that of the job file, so that both verbs look where `run` would.
+//! Invariant: the store is that of the job file, so that every verb looks where `run` would.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -8,17 +8,19 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{CliError, checkpoint, print};
+use crate::cli::{CliError, checkpoint, print, savepoint};
 use crate::config::JobFile;
 use crate::id::Epoch;
 
-/// List or verify the checkpoints of a job
+/// List and verify the checkpoints of a job, keep some of them, delete those
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   lockgate checkpoint list job.toml
   lockgate checkpoint verify job.toml        every checkpoint
   lockgate checkpoint verify job.toml 42     checkpoint 42
+  lockgate checkpoint keep job.toml 42       makes it a savepoint, which stays
+  lockgate checkpoint delete job.toml 42     deletes that savepoint
 
 Exit codes: 0 done, and what was verified is whole; 1 a checkpoint is damaged; 2 there is no such job or checkpoint")]
 pub struct Args {
@@ -48,18 +50,53 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Make a checkpoint a savepoint: it stays until it is deleted, however many come after it
+    Keep {
+        /// The job file
+        #[arg(value_name = "JOB.TOML")]
+        job_file: PathBuf,
+        /// The checkpoint's number [default: the newest]
+        epoch: Option<u64>,
+        /// Print what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a savepoint, with what only it needs; if the job runs, that goes with its next checkpoint
+    Delete {
+        /// The job file
+        #[arg(value_name = "JOB.TOML")]
+        job_file: PathBuf,
+        /// The savepoint's number
+        epoch: u64,
+        /// Print what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what no checkpoint that is retained or kept needs, of a job that doesn't run; one that runs does it by itself
+    Gc {
+        /// The job file
+        #[arg(value_name = "JOB.TOML")]
+        job_file: PathBuf,
+        /// Print what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl Args {
     pub fn json(&self) -> bool {
         match self.verb {
-            Verb::List { json, .. } | Verb::Verify { json, .. } => json,
+            Verb::List { json, .. }
+            | Verb::Verify { json, .. }
+            | Verb::Keep { json, .. }
+            | Verb::Delete { json, .. }
+            | Verb::Gc { json, .. } => json,
         }
     }
 }
 
 /// # Errors
-/// If the store can't be read, isn't this job's, or a checkpoint is damaged.
+/// If the store can't be used, isn't this job's, or a checkpoint is damaged or not there.
 pub fn run(args: &Args) -> Result<(), CliError> {
     match &args.verb {
         Verb::List { job_file, json } => {
@@ -72,6 +109,13 @@ pub fn run(args: &Args) -> Result<(), CliError> {
             show(&verified, *json)?;
             verified.failure().map_or(Ok(()), Err)
         }
+        Verb::Keep { job_file, epoch, json } => {
+            show(&savepoint::keep(&JobFile::load(job_file)?, epoch.map(Epoch))?, *json)
+        }
+        Verb::Delete { job_file, epoch, json } => {
+            show(&savepoint::delete(&JobFile::load(job_file)?, Epoch(*epoch))?, *json)
+        }
+        Verb::Gc { job_file, json } => show(&savepoint::collect(&JobFile::load(job_file)?)?, *json),
     }
 }
 

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::graph::GraphError;
+use crate::serve::Unfit;
 
 /// What the process says about a failure to whoever started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The job, or the work of a verb, failed: 1.
     Failed,
-    /// The command line, job file, plugin, input or a folder can't be used; nothing was done: 2.
+    /// The command line, job file, plugin, input or a folder can't be used, or a Kafka cluster doesn't have or allow what the job file
+    /// names; no output was committed: 2.
     Unusable,
 }
 
@@ -46,6 +48,13 @@ impl CliError {
             self.causes.push(error.to_string());
             cause = error.source();
         }
+        self
+    }
+
+    /// Adds causes that are known as texts, from the nearest to the farthest.
+    #[must_use]
+    pub fn because(mut self, causes: Vec<String>) -> CliError {
+        self.causes.extend(causes);
         self
     }
 
@@ -98,6 +107,15 @@ impl From<ConfigError> for CliError {
 impl From<GraphError> for CliError {
     fn from(error: GraphError) -> CliError {
         CliError::unusable(error.to_string()).help(error.help())
+    }
+}
+
+impl From<CliError> for Unfit {
+    /// On one line.
+    fn from(error: CliError) -> Unfit {
+        let CliError { message, causes, help, .. } = error;
+        let causes = causes.into_iter().filter(|cause| !message.contains(cause.as_str()));
+        Unfit { message: std::iter::once(message.clone()).chain(causes).collect::<Vec<_>>().join(": "), help }
     }
 }
 

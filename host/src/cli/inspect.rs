@@ -51,6 +51,8 @@ pub struct Report {
     #[serde(flatten)]
     pub operator: Descriptor,
     pub imports: Vec<String>,
+    /// Those of the imports that are WASI's: nothing real is behind them.
+    pub wasi_imports: Vec<String>,
     pub exports: Vec<String>,
 }
 
@@ -64,6 +66,7 @@ impl Report {
             world: format!("{}@{}", WORLD.package, interface.world_version().unwrap_or(WORLD.version)),
             operator: plugin.descriptor().clone(),
             imports: interface.imports.clone(),
+            wasi_imports: interface.wasi_imports().cloned().collect(),
             exports: interface.exports.clone(),
         }
     }
@@ -91,7 +94,11 @@ impl fmt::Display for Report {
         };
         line(f, "tables", &operator.tables.iter().map(table).collect::<Vec<_>>())?;
         line(f, "timers", &[if operator.timers { "yes" } else { "none" }.to_owned()])?;
-        line(f, "imports", &self.imports)?;
+        let import = |import: &String| {
+            let is_wasi = self.wasi_imports.contains(import);
+            format!("{import}{}", if is_wasi { " (satisfied by nothing real)" } else { "" })
+        };
+        line(f, "imports", &self.imports.iter().map(import).collect::<Vec<_>>())?;
         line(f, "exports", &self.exports)
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cli::CliError;
+use crate::cli::check::loops::loop_warnings;
 use crate::cli::inspect::refused;
 use crate::config::JobFile;
 use crate::graph::Plan;
@@ -30,7 +31,7 @@ impl Loaded {
     /// What is probably a mistake but can run.
     pub fn warnings(&self) -> Vec<String> {
         let of_plan = self.plan.warnings.iter().map(ToString::to_string);
-        self.file.warnings.iter().cloned().chain(of_plan).collect()
+        self.file.warnings.iter().cloned().chain(of_plan).chain(loop_warnings(&self.file)).collect()
     }
 }
 
@@ -50,7 +51,12 @@ pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
 fn load_plugins(file: &JobFile) -> Result<BTreeMap<Name, Plugin>, CliError> {
     let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
     let plugin = |(name, operator): (&Name, &crate::config::OperatorConfig)| {
-        Ok((name.clone(), engine.load(name, &operator.wasm).map_err(|error| refused(&error))?))
+        let wasm = operator.wasm.as_file().ok_or_else(|| {
+            let message = format!("operator '{name}' has the plugin {}, which only a daemon has", operator.wasm);
+            CliError::unusable(message).help("submit the job to the daemon, or write the path of a component")
+        })?;
+        let plugin = engine.load_within(name, wasm, operator.limits);
+        Ok((name.clone(), plugin.map_err(|error| refused(&error))?))
     };
     file.operators.iter().map(plugin).collect()
 }

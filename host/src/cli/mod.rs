@@ -13,6 +13,8 @@ pub mod build;
 mod check;
 pub mod checkpoint;
 mod checkpoint_verbs;
+mod client;
+mod dry_run;
 mod error;
 pub mod inspect;
 mod kafka;
@@ -21,8 +23,15 @@ mod metrics;
 pub mod new;
 mod print;
 mod progress;
+mod remote;
+mod replay;
 mod run;
+mod savepoint;
+mod serve;
+mod signals;
+mod token;
 mod txn;
+mod upgrade;
 
 pub use error::{CliError, Exit};
 
@@ -34,16 +43,25 @@ Examples:
   lockgate check job.toml               show what a job means, and whether it can run
   lockgate run job.toml                 run it to the end of its input, or until Ctrl-C
   lockgate checkpoint list job.toml     show what it could continue from
+  lockgate replay FILE.capsule          see an operator fail again, as it did in a job
+  lockgate upgrade job.toml my-op my_op.wasm --dry-run    try a new component against the newest checkpoint
   lockgate txn list job.toml            show what it has open on its Kafka cluster
+  lockgate serve --data ./data          run a daemon that runs many jobs; then, in another terminal:
+  lockgate submit job.toml              give it a job; list, status, stop, restart, delete and savepoint are about its jobs
+  lockgate plugin list                  show the components that it has
+  lockgate upgrade words count new.wasm replace an operator's component while the job runs
 
 Exit codes:
   0  done; for a job: it has ended or was stopped, and its output is committed
   1  the job, or the work of the verb, failed
-  2  the command line, job file, plugin, input or a folder can't be used; nothing was done
+  2  the command line, job file, plugin, input or a folder can't be used, or a Kafka cluster doesn't have or allow what the job file
+     names; no output was committed. check: the job can't run, or go on
   128 + N  stopped at once by a second signal N; the next run continues from the last checkpoint
 
 Environment:
-  LOCKGATE_LOG   as --log";
+  LOCKGATE_LOG      as --log
+  LOCKGATE_SERVER   as --server of the verbs that ask a daemon
+  LOCKGATE_TOKEN    the token that a daemon asks for, and clients name";
 
 /// A stream-processing host with sandboxed WebAssembly operators and exactly-once output.
 #[derive(Debug, Parser)]
@@ -63,8 +81,19 @@ enum Verb {
     Inspect(inspect::Args),
     Check(check::Args),
     Run(run::Args),
+    Replay(replay::Args),
     Checkpoint(checkpoint_verbs::Args),
     Txn(txn::Args),
+    Serve(serve::Args),
+    Submit(remote::SubmitArgs),
+    List(remote::ListArgs),
+    Status(remote::StatusArgs),
+    Stop(remote::StopArgs),
+    Restart(remote::RestartArgs),
+    Delete(remote::DeleteArgs),
+    Savepoint(remote::SavepointArgs),
+    Plugin(remote::plugin::Args),
+    Upgrade(upgrade::Args),
 }
 
 impl Verb {
@@ -75,8 +104,19 @@ impl Verb {
             Verb::Inspect(args) => inspect::run(args),
             Verb::Check(args) => check::run(args),
             Verb::Run(args) => run::run(args),
+            Verb::Replay(args) => replay::run(args),
             Verb::Checkpoint(args) => checkpoint_verbs::run(args),
             Verb::Txn(args) => txn::run(args),
+            Verb::Serve(args) => serve::run(args),
+            Verb::Submit(args) => remote::submit::run(args),
+            Verb::List(args) => remote::jobs::run(args),
+            Verb::Status(args) => remote::status::run(args),
+            Verb::Stop(args) => remote::control::stop(args),
+            Verb::Restart(args) => remote::control::restart(args),
+            Verb::Delete(args) => remote::control::delete(args),
+            Verb::Savepoint(args) => remote::savepoint::run(args),
+            Verb::Plugin(args) => remote::plugin::run(args),
+            Verb::Upgrade(args) => upgrade::run(args),
         }
     }
 
@@ -88,8 +128,19 @@ impl Verb {
             Verb::Inspect(args) => args.json,
             Verb::Check(args) => args.json,
             Verb::Run(args) => args.json,
+            Verb::Replay(args) => args.json,
             Verb::Checkpoint(args) => args.json(),
             Verb::Txn(args) => args.json(),
+            Verb::Serve(args) => args.json,
+            Verb::Submit(args) => args.json,
+            Verb::List(args) => args.json,
+            Verb::Status(args) => args.json,
+            Verb::Stop(args) => args.json,
+            Verb::Restart(args) => args.json,
+            Verb::Delete(args) => args.json,
+            Verb::Savepoint(args) => args.json,
+            Verb::Plugin(args) => args.json(),
+            Verb::Upgrade(args) => args.json,
         }
     }
 }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::checkpoint::size;
 use crate::cli::print;
-use crate::id::Name;
+use crate::id::{Epoch, Name};
 use crate::telemetry::JobCounters;
 
 /// How often the line on a terminal changes.
@@ -106,7 +106,7 @@ impl Progress {
                 let age = now.saturating_duration_since(newest.committed).as_secs_f64();
                 format!("checkpoint {} took {:.2} s, {age:.1} s ago", newest.epoch, newest.took.as_secs_f64())
             }
-            None => "no checkpoint yet".to_owned(),
+            None => none_taken(self.counters.resumed_from()),
         }
     }
 }
@@ -116,6 +116,14 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// While this process has taken no checkpoint: what it started from, if anything.
+fn none_taken(resumed_from: Option<Epoch>) -> String {
+    match resumed_from {
+        Some(epoch) => format!("from checkpoint {epoch} on, none taken since"),
+        None => "no checkpoint yet".to_owned(),
     }
 }
 
@@ -134,7 +142,13 @@ pub fn count(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::*;
+
+    #[test]
+    fn a_job_that_goes_on_from_a_checkpoint_is_not_said_to_have_none() {
+        assert_eq!(none_taken(None), "no checkpoint yet");
+        assert_eq!(none_taken(Some(Epoch(41))), "from checkpoint 41 on, none taken since");
+    }
 
     #[test]
     fn thousands_are_apart() {

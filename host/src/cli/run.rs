@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::cli::check::places::check_places;
 use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
-use crate::cli::{CliError, print};
+use crate::cli::{CliError, Exit, print};
 use crate::id::Name;
-use crate::runtime::{Finished, Job, RunError, preview};
+use crate::runtime::{Finished, Job, JobHandle, RunError, preview, requests};
 use crate::telemetry::JobCounters;
 
 /// Run a job. It continues from its newest checkpoint if there is one, shows progress on standard error, and ends when its
@@ -29,8 +28,8 @@ Examples:
   lockgate run job.toml --json | jq .records_read
   lockgate run job.toml --metrics :9464          then: curl http://127.0.0.1:9464/metrics
 
-Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run;
-128 + N it was stopped at once by a second signal N (130 by Ctrl-C, 143 by SIGTERM)")]
+Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run as it is
+written, or not on this Kafka cluster, or not from a checkpoint store that is older than what was decided there; 128 + N it was stopped at once by a second signal N (130 by Ctrl-C, 143 by SIGTERM)")]
 pub struct Args {
     /// The job file
     #[arg(value_name = "JOB.TOML")]
@@ -67,7 +66,7 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     // Recovery would say these as well, but only when it has made the output folder.
     if let Err(error @ (RunError::Commit { .. } | RunError::CheckpointMissing { .. })) = runtime.block_on(preview(&job))
     {
-        return Err(failed(&error));
+        return Err(failed(&error, Exit::Failed));
     }
     let finished = runtime.block_on(drive(job, &counters, &sources, &sinks))?;
     let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
@@ -93,17 +92,28 @@ async fn drive(job: Job, counters: &Arc<JobCounters>, sources: &[Name], sinks: &
     let unheard = |error| CliError::failed("cannot listen for signals").caused_by(&error);
     let interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
     let terminate = signal(SignalKind::terminate()).map_err(unheard)?;
-    let (stop, stopped) = watch::channel(false);
+    let (handle, requests) = requests();
     let progress = Progress::new(Arc::clone(counters), sources.to_vec(), sinks.to_vec());
     tokio::select! {
-        outcome = crate::runtime::run(job, Arc::clone(counters), stopped) => outcome.map_err(|error| failed(&error)),
+        outcome = crate::runtime::run(job, Arc::clone(counters), requests) => {
+            outcome.map_err(|error| failed(&error, exit_of(&error, counters)))
+        }
         never = progress.show() => match never {},
-        never = stop_at_signal(interrupt, terminate, stop) => match never {},
+        never = stop_at_signal(interrupt, terminate, handle) => match never {},
     }
 }
 
-fn failed(error: &RunError) -> CliError {
-    let failed = CliError::failed(error.to_string());
+/// What `check --connect` calls unusable is so here, too, as long as the job has done nothing.
+fn exit_of(error: &RunError, counters: &JobCounters) -> Exit {
+    let is_untouched = counters.restarts() == 0 && counters.committed_epoch().is_none();
+    if error.is_unfit() && is_untouched { Exit::Unusable } else { Exit::Failed }
+}
+
+fn failed(error: &RunError, exit: Exit) -> CliError {
+    let failed = match exit {
+        Exit::Failed => CliError::failed(error.to_string()),
+        Exit::Unusable => CliError::unusable(error.to_string()),
+    };
     let failed = error.source().map_or(failed.clone(), |cause| failed.caused_by(cause));
     error.help().map_or(failed.clone(), |help| failed.help(help))
 }
@@ -112,11 +122,7 @@ fn failed(error: &RunError) -> CliError {
 const SAME_WISH: Duration = Duration::from_millis(200);
 
 /// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
-async fn stop_at_signal(
-    mut interrupt: Signal,
-    mut terminate: Signal,
-    stop: watch::Sender<bool>,
-) -> std::convert::Infallible {
+async fn stop_at_signal(mut interrupt: Signal, mut terminate: Signal, job: JobHandle) -> std::convert::Infallible {
     let mut asked: Option<Instant> = None;
     loop {
         let number = tokio::select! {
@@ -133,7 +139,7 @@ async fn stop_at_signal(
         }
         asked = Some(Instant::now());
         print::err("stopping with a checkpoint; a second signal stops at once\n");
-        stop.send_replace(true);
+        job.stop();
     }
 }
 
@@ -181,6 +187,8 @@ impl Outcome {
             1 => ", after 1 restart".to_owned(),
             restarts => format!(", after {restarts} restarts"),
         };
+        // What was read since the last checkpoint was read again, and is in both numbers twice.
+        let again = if self.restarts > 0 { " (counting again what was done again)" } else { "" };
         let rejected = match self.records_rejected {
             0 => String::new(),
             rejected => format!(", {} rejected", count(rejected)),
@@ -193,7 +201,7 @@ impl Outcome {
             (Some(epoch), resumed_from) => {
                 let from = resumed_from.map(|epoch| format!(", from checkpoint {epoch} on")).unwrap_or_default();
                 format!(
-                    "{name}: {how}{restarts}; {} records read{from}, {} written{rejected} in {:.1} s; all of it is committed with checkpoint {epoch}\n",
+                    "{name}: {how}{restarts}; {} records read{from}, {} written{again}{rejected} in {:.1} s; all of it is committed with checkpoint {epoch}\n",
                     count(self.records_read),
                     count(self.records_written),
                     self.seconds,

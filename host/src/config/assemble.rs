@@ -8,12 +8,13 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::config::inputs::{Form, Inputs};
-use crate::config::job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
+use crate::config::job_file::{CheckpointConfig, Component, JobFile, OperatorConfig, SinkConfig, SourceConfig};
 use crate::config::problem::Problem;
 use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawRestart, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
 use crate::config::reader::read;
 use crate::config::shared_transaction;
 use crate::config::source_time;
+use crate::config::standing::Standing;
 use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
 use crate::config::typed::{Parts, read_own};
 use crate::connector::{GeneratorOptions, NexmarkOptions, SinkOptions, SourceOptions};
@@ -30,13 +31,13 @@ fn defaults() -> Table {
     parse(include_str!("default.toml")).expect("the defaults are TOML")
 }
 
-pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
+pub(super) fn assemble(standing: &Standing<'_>, text: &str) -> Result<JobFile, Problem> {
     let mut root = parse(text)?;
     if let Some((key, node)) = root.iter().find(|(key, _)| !ROOT_KEYS.contains(&key.as_str())) {
         return Err(Problem::unknown_key(key, &ROOT_KEYS).at(node.key_span.clone()));
     }
     let mut defaults = defaults();
-    let base = path.parent().unwrap_or(Path::new(""));
+    let base = standing.base;
 
     let (checkpoint_node, restart_node) = (root.get("checkpoint").cloned(), root.get("restart").cloned());
     let job = read_section::<RawJob>(&mut root, &mut defaults, "job")?;
@@ -45,10 +46,10 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
         .alignment(job.guarantee)
         .map_err(|problem| in_section(problem, checkpoint_node.as_ref(), "checkpoint"))?;
     let restart = read_section::<RawRestart>(&mut root, &mut defaults, "restart")?;
-    let warnings = restart.warnings(keys_of(restart_node.as_ref()));
+    let mut warnings = restart.warnings(keys_of(restart_node.as_ref()));
     let restart = restart.strategy().map_err(|problem| in_section(problem, restart_node.as_ref(), "restart"))?;
-    let state_dir = job.state_dir.unwrap_or_else(|| format!("{}.state", job.name).into());
-    let store = checkpoint.store.map_or_else(|| base.join(&state_dir).join("checkpoints"), |store| base.join(store));
+    let state_dir = job.state_dir.map_or_else(|| (standing.state_dir)(&job.name), |state_dir| base.join(state_dir));
+    let store = checkpoint.store.map_or_else(|| state_dir.join("checkpoints"), |store| base.join(store));
     let shared = Shared { base, parallelism: job.parallelism };
     let max_parallelism = MaxParallelism::new(job.max_parallelism).expect("its range was checked");
 
@@ -59,14 +60,14 @@ pub(super) fn assemble(path: &Path, text: &str) -> Result<JobFile, Problem> {
     let sources = each(&mut root, "source", |node| shared.source(node, &source_defaults))?;
     let operators = each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?;
     let sinks = each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?;
-    shared_transaction::check(&sinks, job.guarantee, sink_tables.as_ref())?;
+    warnings.extend(shared_transaction::check(&sinks, job.guarantee, checkpoint.interval, sink_tables.as_ref())?);
     Ok(JobFile {
-        path: path.to_owned(),
+        path: standing.path.to_owned(),
         job: job.name,
         guarantee: job.guarantee,
         parallelism: job.parallelism,
         max_parallelism,
-        state_dir: base.join(state_dir),
+        state_dir,
         checkpoint: CheckpointConfig {
             interval: checkpoint.interval,
             min_pause: checkpoint.min_pause,
@@ -207,16 +208,25 @@ impl Shared<'_> {
         let raw = read::<RawOperator>(&node)?;
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Ok(OperatorConfig {
-            wasm: self.base.join(raw.wasm),
+            wasm: match raw.wasm {
+                Component::File(path) => Component::File(self.base.join(path)),
+                plugin @ Component::Plugin(_) => plugin,
+            },
             inputs: inputs(raw.input, raw.inputs)?,
             parallelism: raw.parallelism.unwrap_or(self.parallelism),
             exchange: raw.exchange,
             on_error: raw.on_error,
+            capsules_max: raw.capsules,
             config_json,
             limits: Limits {
                 memory_bytes_max: bytes(raw.limits.memory),
                 call_timeout: raw.limits.call,
                 output_bytes_max: bytes(raw.limits.output),
+                table_elements_max: raw.limits.tables as usize,
+                core_instances_max: raw.limits.instances as usize,
+                stack_bytes_max: bytes(raw.limits.stack),
+                log_lines_per_second_max: raw.limits.log_rate,
+                state_bytes_max: raw.limits.state,
             },
             state_memory_bytes_max: bytes(raw.limits.state_memory),
         })

@@ -19,8 +19,9 @@ impl JobFile {
     pub fn into_job(self, plan: Plan, mut factories: BTreeMap<Name, Arc<dyn OperatorFactory>>) -> Job {
         let operators = self.operators.into_iter().map(|(name, operator)| {
             let factory = factories.remove(&name).expect("a factory for every operator");
-            let OperatorConfig { config_json, limits, state_memory_bytes_max, on_error, .. } = operator;
-            (name, Operator { factory, config_json, limits, state_memory_bytes_max, on_error })
+            let OperatorConfig { config_json, limits, state_memory_bytes_max, on_error, capsules_max, .. } = operator;
+            let candidate = None;
+            (name, Operator { factory, candidate, config_json, limits, state_memory_bytes_max, on_error, capsules_max })
         });
         Job {
             operators: operators.collect(),

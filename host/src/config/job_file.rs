@@ -4,16 +4,18 @@
 //! file. Whether its parts fit together is for [`Plan`](crate::graph::Plan) to say.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::assemble::assemble;
 use crate::config::error::ConfigError;
-use crate::connector::{EventTimeOptions, SinkOptions, SourceOptions};
+use crate::config::standing::Standing;
+use crate::connector::{EventTimeOptions, Partition, SinkOptions, SourceOptions};
 use crate::graph::{Exchange, Graph, InputRef, OperatorSpec, SinkCommit, SinkSpec, SourceSpec, SourceTime};
 use crate::guest::Limits;
-use crate::id::Name;
+use crate::id::{Name, PluginHash};
 use crate::protocol::restart::RestartStrategy;
 use crate::protocol::{AlignmentOptions, Guarantee, MaxParallelism, OnError, WatermarkOptions, WatermarkStrategy};
 
@@ -61,14 +63,43 @@ pub struct SourceConfig {
     pub watermarks: WatermarkOptions,
 }
 
+/// Where the component of an operator is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Component {
+    File(PathBuf),
+    /// Among the plugins of a daemon.
+    Plugin(PluginHash),
+}
+
+impl Component {
+    /// Its path, if it is a file.
+    pub fn as_file(&self) -> Option<&Path> {
+        match self {
+            Component::File(path) => Some(path),
+            Component::Plugin(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Component::File(path) => path.display().fmt(f),
+            Component::Plugin(hash) => write!(f, "{}{hash}", PluginHash::PREFIX),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct OperatorConfig {
-    pub wasm: PathBuf,
+    pub wasm: Component,
     pub inputs: Vec<InputRef>,
     pub parallelism: u32,
     /// `None`: the plan decides.
     pub exchange: Option<Exchange>,
     pub on_error: OnError,
+    /// How many capsules of its failures are kept.
+    pub capsules_max: u32,
     /// Its `config` table as a JSON object.
     pub config_json: String,
     pub limits: Limits,
@@ -98,7 +129,17 @@ impl JobFile {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(path: &Path, text: &str) -> Result<JobFile, ConfigError> {
-        assemble(path, text).map_err(|problem| ConfigError::new(path, text, problem))
+        let base = path.parent().unwrap_or(Path::new(""));
+        let state_dir = |job: &Name| base.join(format!("{job}.state"));
+        JobFile::parse_at(&Standing { path, base, state_dir: &state_dir }, text)
+    }
+
+    /// Checks the text of a job file that stands anywhere, or nowhere.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse_at(standing: &Standing<'_>, text: &str) -> Result<JobFile, ConfigError> {
+        assemble(standing, text).map_err(|problem| ConfigError::new(standing.path, text, problem))
     }
 
     /// The shape of the job.
@@ -125,6 +166,7 @@ impl JobFile {
             parallelism: sink.parallelism,
             inputs: sink.inputs.clone(),
             commit: sink_commit(&sink.options, self.guarantee),
+            ordered: is_ordered(&sink.options),
         });
         let (sources, operators, sinks) = (sources.collect(), operators.collect(), sinks.collect());
         let (max_parallelism, guarantee) = (self.max_parallelism, self.guarantee);
@@ -149,6 +191,18 @@ fn sink_commit(options: &SinkOptions, guarantee: Guarantee) -> SinkCommit {
             Guarantee::AtLeastOnce | Guarantee::AtMostOnce => SinkCommit::Plain,
         },
         SinkOptions::Null(_) => SinkCommit::Discarded,
+    }
+}
+
+/// Whether what is read from a sink is in order within each key: a partition holds all records of its keys.
+fn is_ordered(options: &SinkOptions) -> bool {
+    match options {
+        SinkOptions::Kafka(kafka) => match kafka.partition {
+            // With one partition for all, the order within keys is as good as it was.
+            Partition::Key | Partition::Number(_) => true,
+            Partition::RoundRobin => false,
+        },
+        SinkOptions::File(_) | SinkOptions::Null(_) => false,
     }
 }
 

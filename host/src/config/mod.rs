@@ -13,6 +13,7 @@ mod raw;
 mod reader;
 mod shared_transaction;
 mod source_time;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -21,4 +22,5 @@ mod typed;
 pub use crate::protocol::Guarantee;
 pub use crate::units;
 pub use error::{ConfigError, Place, TableName};
-pub use job_file::{CheckpointConfig, JobFile, OperatorConfig, SinkConfig, SourceConfig};
+pub use job_file::{CheckpointConfig, Component, JobFile, OperatorConfig, SinkConfig, SourceConfig};
+pub use standing::Standing;

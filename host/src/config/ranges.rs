@@ -9,7 +9,10 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::config::job_file::Component;
 use crate::config::problem::with_help;
+use crate::guest::Limits;
+use crate::id::PluginHash;
 use crate::units;
 
 /// A path that leads somewhere.
@@ -19,6 +22,16 @@ pub(super) fn path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Err
         text if text.contains('\0') => Err(D::Error::custom(with_help("no path can hold a NUL", "remove the NUL"))),
         text => Ok(PathBuf::from(text)),
     }
+}
+
+/// The path of a component, or the hash of a plugin.
+pub(super) fn component<'de, D: Deserializer<'de>>(from: D) -> Result<Component, D::Error> {
+    let path = path(from)?;
+    let Some(digits) = path.to_str().and_then(|text| text.strip_prefix(PluginHash::PREFIX)) else {
+        return Ok(Component::File(path));
+    };
+    let help = "a plugin of a daemon is \"sha256:\" and the digits that its upload gave; a file of such a name is ./sha256:...";
+    PluginHash::new(digits).map(Component::Plugin).map_err(|bad| D::Error::custom(with_help(&bad.to_string(), help)))
 }
 
 pub(super) fn some_path<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
@@ -152,7 +165,44 @@ pub(super) fn call_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Duration,
     duration(from, Duration::from_millis(10), DAY, "calls are timed in steps of 10ms; \"10s\" is the default")
 }
 
+pub(super) fn capsules<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(from, 0, 1_000, "it counts files of failures that can be replayed; 10 is the default, and 0 means none")
+}
+
 /// Offsets in a batch have 32 bits.
 pub(super) fn output_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     size(from, 1 << 10, 4 << 30, "it is what one call may emit; \"64MiB\" is the default")
+}
+
+/// A table of functions; the runtimes of whole languages have tens of thousands.
+pub(super) fn tables_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(
+        from,
+        1,
+        i64::from(Limits::TABLE_ELEMENTS_MAX),
+        "it counts the elements of an operator's tables, eight bytes each; 200000 is the default",
+    )
+}
+
+pub(super) fn instances_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(
+        from,
+        1,
+        i64::from(Limits::CORE_INSTANCES_MAX),
+        "it counts the core modules that a component is made of; 100 is the default",
+    )
+}
+
+/// Threads have two megabytes unless they are told otherwise, and the host needs some of it.
+pub(super) fn stack_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    size(from, 64 << 10, 1 << 20, "it is for calls within the operator, in steps of 64KiB; \"512KiB\" is the default")
+}
+
+/// None at all is allowed.
+pub(super) fn log_rate_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(from, 0, 1_000_000, "it is how many lines a subtask may log in a second; 100 is the default, 0 is none")
+}
+
+pub(super) fn state_limit<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    size(from, 1 << 20, 1 << 50, "it is what the keyed state of one subtask may take; \"64GiB\" is the default")
 }

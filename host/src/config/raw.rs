@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::inputs::Inputs;
+use crate::config::job_file::Component;
 use crate::config::problem::Problem;
 use crate::config::ranges;
 use crate::config::source_time::{RawEventTime, RawWatermark};
@@ -167,8 +168,8 @@ pub(super) const SOURCE_KEYS: [&str; 3] = ["parallelism", "event_time", "waterma
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawOperator {
-    #[serde(deserialize_with = "ranges::path")]
-    pub wasm: PathBuf,
+    #[serde(deserialize_with = "ranges::component")]
+    pub wasm: Component,
     #[serde(default)]
     pub input: Option<Inputs>,
     #[serde(default)]
@@ -178,6 +179,8 @@ pub(super) struct RawOperator {
     #[serde(default)]
     pub exchange: Option<Exchange>,
     pub on_error: OnError,
+    #[serde(deserialize_with = "ranges::capsules")]
+    pub capsules: u32,
     pub limits: RawLimits,
     /// Taken out before the rest is read; here so that it is among the known keys.
     #[serde(default, rename = "config")]
@@ -195,6 +198,16 @@ pub(super) struct RawLimits {
     pub output: u64,
     #[serde(deserialize_with = "ranges::state_memory_limit")]
     pub state_memory: u64,
+    #[serde(deserialize_with = "ranges::tables_limit")]
+    pub tables: u32,
+    #[serde(deserialize_with = "ranges::instances_limit")]
+    pub instances: u32,
+    #[serde(deserialize_with = "ranges::stack_limit")]
+    pub stack: u64,
+    #[serde(deserialize_with = "ranges::log_rate_limit")]
+    pub log_rate: u32,
+    #[serde(deserialize_with = "ranges::state_limit")]
+    pub state: u64,
 }
 
 /// The keys of a sink that don't depend on its type.

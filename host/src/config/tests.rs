@@ -73,7 +73,7 @@ fn a_word_count_gets_its_defaults_and_paths_beside_the_job_file() {
     assert_eq!(file.checkpoint.timeout, Duration::from_secs(600));
     assert_eq!(file.checkpoint.retain, 3);
     let split = &file.operators[&name("split")];
-    assert_eq!(split.wasm, Path::new("jobs/split.wasm"));
+    assert_eq!(split.wasm.as_file(), Some(Path::new("jobs/split.wasm")));
     assert_eq!(split.inputs, [InputRef { from: name("text"), port: None, input: InputPlace::Number(0) }]);
     assert_eq!((split.parallelism, split.exchange, split.config_json.as_str()), (1, None, "{}"));
     assert_eq!(split.limits, Limits::default());
@@ -126,7 +126,17 @@ fn every_key_can_be_set() {
     };
     assert_eq!(count.inputs, [input("split", None, 0), input("text", None, 1), input("split", Some("late"), 1)]);
     assert_eq!(count.config_json, r#"{"any":{"thing":[1,"x"]},"at":"1979-05-27","big":9223372036854775808}"#);
-    assert_eq!(count.limits.call_timeout, Duration::from_millis(500));
+    let limits = Limits {
+        memory_bytes_max: 64 << 20,
+        table_elements_max: 10_000,
+        core_instances_max: 20,
+        stack_bytes_max: 256 << 10,
+        call_timeout: Duration::from_millis(500),
+        output_bytes_max: 1 << 20,
+        log_lines_per_second_max: 5,
+        state_bytes_max: 1 << 30,
+    };
+    assert_eq!((count.limits, count.state_memory_bytes_max), (limits, 1 << 20));
     assert_eq!(file.sinks[&name("out")].parallelism, 3);
     assert_eq!(file.sources[&name("text")].parallelism, 2);
 }
@@ -284,6 +294,20 @@ fn wrong_values_are_told_with_what_is_allowed() {
         "jobs/job.toml:12: operator.split.limits.memory: 1KiB is outside of 1MiB to 4GiB",
         "",
     );
+    for (limit, message, help) in [
+        ("stack = '2MiB'", "stack: 2MiB is outside of 64KiB to 1MiB", "\"512KiB\" is the default"),
+        ("tables = 0", "tables: 0 is outside of 1 to 10000000", "200000 is the default"),
+        ("instances = 20000", "instances: 20000 is outside of 1 to 10000", "100 is the default"),
+        ("log_rate = -1", "log_rate: -1 is outside of 0 to 1000000", "0 is none"),
+        ("state = '1KiB'", "state: 1KiB is outside of 1MiB to 1024TiB", "\"64GiB\" is the default"),
+    ] {
+        refused(
+            "input = \"text\"",
+            &format!("input = \"text\"\nlimits.{limit}"),
+            &format!("jobs/job.toml:12: operator.split.limits.{message}"),
+            help,
+        );
+    }
     refused(
         "input = \"text\"",
         "input = \"text\"\nexchange = 'hsah'",

@@ -49,7 +49,8 @@ impl Parts {
     pub fn bad_option(&self, bad: BadOption) -> Problem {
         let Value::Table(own) = &self.own.value else { unreachable!("made from a table") };
         let span = own.get(bad.key).and_then(|node| node.span.clone()).or(self.own.span.clone());
-        Problem::invalid(format!("{} can't be used: {}", bad.value, bad.reason)).at(span).inside(bad.key)
+        let problem = Problem::invalid(format!("{} can't be used: {}", bad.value, bad.reason)).at(span).inside(bad.key);
+        bad.help.iter().fold(problem, |problem, help| problem.with_help(help))
     }
 }
 

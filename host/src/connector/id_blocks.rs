@@ -14,6 +14,8 @@ use crate::id::{SplitId, SubtaskId};
 pub const BLOCK: u64 = 1024;
 /// More splits than this make no sense: each has a position in every checkpoint.
 const SPLITS_MAX: u32 = 4096;
+/// Greater numbers are never made: these are thirty years of ten million a second. Of all below, blocks and times can be computed.
+const NUMBER_MAX: u64 = 1 << 53;
 
 /// What every numbered source asks of its options.
 pub fn validate_splits(splits: u32) -> Result<(), BadOption> {
@@ -120,6 +122,9 @@ impl IdBlocks {
             if index >= of || position.next / BLOCK % u64::from(of) != u64::from(index) {
                 return Err(refuse(format!("{} is no number of that split", position.next)));
             }
+            if position.next > NUMBER_MAX {
+                return Err(refuse(format!("{} is greater than all numbers that are made", position.next)));
+            }
             if index % self.parallelism == self.subtask.index {
                 self.own[(index / self.parallelism) as usize].next = position.next;
             }
@@ -201,6 +206,7 @@ mod tests {
             ("2/8", good.clone(), "no number of that split"),
             ("9/8", good, "no number of that split"),
             ("1/8", serde_json::json!({ "next": -1 }), "-1"),
+            ("7/8", serde_json::json!({ "next": u64::MAX }), "greater than all numbers"),
         ] {
             let error = subtask().restore(&[state(split, position)]).expect_err(split).to_string();
             assert!(error.contains(says), "{error}");

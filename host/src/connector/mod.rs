@@ -37,10 +37,15 @@ pub use file_sink::{FileSinkOptions, MissingValue};
 pub use file_source::{FileMode, FileSourceOptions, would_read};
 pub use generator::{EventTime, GeneratorKind, GeneratorOptions, KeyOrder, words_line};
 pub use kafka_sink::{KafkaSinkOptions, Partition, marker_place, peek_marker};
-pub use kafka_source::{Isolation, KafkaMode, KafkaSourceOptions, Start, lost_positions};
+pub use kafka_source::{
+    Isolation, KafkaMode, KafkaSourceOptions, Start, bad_starts, deleted_advice, lost_positions, topics_of,
+};
 pub use nexmark::NexmarkOptions;
 pub use null_sink::{NullSinkOptions, NullSinkWriter};
-pub use options::{BadOption, SinkOptions, SourceOptions, open_reporter, open_source, preview_sink, preview_source};
+pub use options::{
+    BadOption, SinkOptions, SourceOptions, check_sink, check_source, open_reporter, open_source, preview_sink,
+    preview_source,
+};
 pub use sinks::{OpenSinks, SinkToOpen};
 
 /// Where a split of a source stands: everything before is part of the checkpoint, everything from here on will be replayed.
@@ -175,6 +180,9 @@ pub trait SinkCommitter: Send + Sync {
     /// # Errors
     /// If the leftovers can't be listed or removed.
     fn discard_leftovers(&self) -> Result<(), ConnectorError>;
+    /// The attempt has failed: work that its writers have prepared, and that waits for others, ends soon with an error. What is
+    /// committed stays so.
+    fn give_up(&self) {}
 }
 
 /// Those sinks of a job that can't prepare their output and make it visible later, but have one transaction whose commit is the
@@ -182,6 +190,17 @@ pub trait SinkCommitter: Send + Sync {
 pub trait Decider: Send + Sync {
     /// Where its marker is.
     fn place(&self) -> &DecisionPlace;
+    /// Whether there is anything at all in which there could be a marker. Changes nothing.
+    ///
+    /// # Errors
+    /// If nobody says.
+    fn has_marker_topic(&self) -> Result<bool, ConnectorError>;
+    /// The marker that can be read at the moment, which may not be the newest. Shuts out nobody and changes nothing. `None`: there is
+    /// none, or nothing in which there could be one.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn peek(&self) -> Result<Option<Marker>, ConnectorError>;
     /// Shuts out all other processes that would decide for this job: what they had open is aborted, what they were committing is
     /// waited for. Then reads what was decided last; `None`: there is no marker. Called once, before all others.
     ///
@@ -236,6 +255,12 @@ pub enum ConnectorError {
     /// A checkpoint's position or committable can't be used.
     #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
     Snapshot { subtask: SubtaskId, what: String, problem: String },
+    /// A Kafka cluster doesn't have, or doesn't allow, what the job file names: the job can't run on it. `advice` says what to do.
+    #[error("{name}: {problem}")]
+    Unfit { name: Name, problem: String, advice: String },
+    /// A Kafka cluster that is there gives no answer in time. Nothing is lost by it, and asking again may be all that it takes.
+    #[error("{name}: {problem}")]
+    Silent { name: Name, problem: String, advice: String },
     /// A Kafka cluster, or what it said. `may_pass`: whether trying again from the last checkpoint may help.
     #[error("{name}: {problem}")]
     Kafka { name: Name, problem: String, advice: String, may_pass: bool },
@@ -262,6 +287,8 @@ impl ConnectorError {
             }
             ConnectorError::Refused { advice, .. }
             | ConnectorError::Commit { advice, .. }
+            | ConnectorError::Unfit { advice, .. }
+            | ConnectorError::Silent { advice, .. }
             | ConnectorError::Kafka { advice, .. } => advice.clone(),
             ConnectorError::Snapshot { .. } => {
                 "give the source the settings that it had when the checkpoint was taken, or start the job under a new \
@@ -269,6 +296,23 @@ impl ConnectorError {
                     .to_owned()
             }
         }
+    }
+
+    /// As text without the name of the source or sink, for where that has been said already.
+    pub fn without_name(&self) -> String {
+        let text = self.to_string();
+        let name = match self {
+            ConnectorError::File { name, .. }
+            | ConnectorError::Full { name, .. }
+            | ConnectorError::Missing { name, .. }
+            | ConnectorError::Refused { name, .. }
+            | ConnectorError::Unfit { name, .. }
+            | ConnectorError::Silent { name, .. }
+            | ConnectorError::Kafka { name, .. }
+            | ConnectorError::Commit { name, .. } => name,
+            ConnectorError::Snapshot { .. } => return text,
+        };
+        text.strip_prefix(&format!("{name}: ")).map_or(text.clone(), str::to_owned)
     }
 
     /// An operation on a file that failed; a full disk is told from the rest.

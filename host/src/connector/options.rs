@@ -14,7 +14,8 @@ use super::event_time::{EventTimeOptions, TimedReader};
 use super::file_sink::{self, FileSinkOptions};
 use super::file_source::{self, FileReader, FileSourceOptions};
 use super::generator::{EventTime, GeneratorOptions, GeneratorReader};
-use super::kafka_sink::KafkaSinkOptions;
+use super::kafka::Client;
+use super::kafka_sink::{self, KafkaSinkOptions};
 use super::kafka_source::{self, KafkaReader, KafkaReporter, KafkaSourceOptions};
 use super::nexmark::{NexmarkOptions, NexmarkReader};
 use super::null_sink::NullSinkOptions;
@@ -131,18 +132,26 @@ pub struct BadOption {
     pub key: &'static str,
     pub value: String,
     pub reason: Cow<'static, str>,
+    /// What to do, where the reason doesn't say it.
+    pub help: Option<String>,
 }
 
 impl BadOption {
     pub(super) fn new(key: &'static str, value: impl ToString, reason: impl Into<Cow<'static, str>>) -> BadOption {
-        BadOption { key, value: value.to_string(), reason: reason.into() }
+        BadOption { key, value: value.to_string(), reason: reason.into(), help: None }
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub(super) fn with_help(self, help: impl Into<String>) -> BadOption {
+        BadOption { help: Some(help.into()), ..self }
     }
 
     pub(super) fn refused(self, ctx: &ConnectorContext) -> ConnectorError {
         ConnectorError::Refused {
             name: ctx.name.clone(),
             problem: self.to_string(),
-            advice: format!("correct '{}' in the job file", self.key),
+            advice: self.help.unwrap_or_else(|| format!("correct '{}' in the job file", self.key)),
         }
     }
 }
@@ -202,7 +211,30 @@ pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext) -> Result<(),
     match options {
         SinkOptions::File(options) => file_sink::preview(options, ctx),
         // Its cluster is only asked if the user asks for it.
-        SinkOptions::Kafka(_) | SinkOptions::Null(_) => Ok(()),
+        SinkOptions::Kafka(options) => options.cluster().config(&ctx.name, Client::Producer, &[]).map(drop),
+        SinkOptions::Null(_) => Ok(()),
+    }
+}
+
+/// Finds out whether a source can begin, from what its cluster says; none is asked for the others. Changes nothing.
+///
+/// # Errors
+/// What the source would say.
+pub fn check_source(options: &SourceOptions, name: &Name, job: &Name) -> Result<(), ConnectorError> {
+    match options {
+        SourceOptions::Kafka(options) => kafka_source::check_beginning(options, name, job),
+        SourceOptions::File(_) | SourceOptions::Generator(_) | SourceOptions::Nexmark(_) => Ok(()),
+    }
+}
+
+/// As [`check_source`], whether a sink has somewhere to write to.
+///
+/// # Errors
+/// What the sink would say.
+pub fn check_sink(options: &SinkOptions, name: &Name) -> Result<(), ConnectorError> {
+    match options {
+        SinkOptions::Kafka(options) => kafka_sink::check_topic(options, name),
+        SinkOptions::File(_) | SinkOptions::Null(_) => Ok(()),
     }
 }
 

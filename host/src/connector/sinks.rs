@@ -44,13 +44,15 @@ impl OpenSinks {
                 SinkOptions::File(options) => Arc::new(FileCommitter::open(options, context)?),
                 SinkOptions::Kafka(options) => {
                     kafka.insert(name, (options, context));
-                    KafkaSinks::committer()
+                    continue;
                 }
                 SinkOptions::Null(_) => Arc::new(NullCommitter),
             };
             committers.insert(name.clone(), committer);
         }
+        let names = kafka.keys().map(|name| (*name).clone()).collect::<Vec<_>>();
         let kafka = KafkaSinks::open(&kafka, groups(sources, &kafka), guarantee)?;
+        committers.extend(names.into_iter().map(|name| (name.clone(), kafka.committer(&name))));
         Ok(OpenSinks { sinks, committers, kafka })
     }
 

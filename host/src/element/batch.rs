@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::headers::{self, BadHeaders, Header, Headers};
 use super::{Column, Origin, Provenance};
 
@@ -26,7 +28,7 @@ pub enum Malformed {
 }
 
 /// Records in columns. The layout is that of `batch` in `wit/operator.wit`, where headers are `ext`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     pub rows: u32,
     pub keys: Column,
@@ -39,6 +41,7 @@ pub struct Batch {
     pub headers: Column,
     /// Where its records were read, for those who have to tell; operators never see it. A batch that an operator has made has
     /// none.
+    #[serde(skip)]
     pub provenance: Option<Arc<Provenance>>,
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Invariant: offsets grow from 0 to the length of the data; what comes from outside passes [`Column::check`] first.
 
+use serde::{Deserialize, Serialize};
+
 use super::Malformed;
 
 /// Byte strings: row `i` is `data[offsets[i] .. offsets[i + 1]]`; offsets are little-endian u32, the first 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     pub data: Vec<u8>,
     pub offsets: Vec<u8>,

@@ -25,6 +25,8 @@ pub(super) struct Draft<'a> {
     pub node: Node,
     pub inputs: &'a [InputRef],
     pub exchange: Option<Exchange>,
+    /// Whether the order of the records of a key counts behind it.
+    pub ordered: bool,
     on_error: OnError,
 }
 
@@ -90,8 +92,9 @@ fn shape(graph: &Graph) -> Result<Vec<Draft<'_>>, GraphError> {
     check_names(&drafts)?;
     check_parallelism(&drafts, graph.max_parallelism.key_groups())?;
     check_inputs(&drafts)?;
-    let drafts = in_stream_order(drafts)?;
+    let mut drafts = in_stream_order(drafts)?;
     check_read(&drafts)?;
+    order_upstream(&mut drafts);
     check_deciders(graph)?;
     Ok(drafts)
 }
@@ -114,6 +117,18 @@ fn check_deciders(graph: &Graph) -> Result<(), GraphError> {
     }
 }
 
+/// An order that counts at a sink counts all the way to it. Takes drafts in the order of the stream.
+fn order_upstream(drafts: &mut [Draft<'_>]) {
+    for place in (0..drafts.len()).rev() {
+        if !drafts[place].ordered {
+            continue;
+        }
+        let inputs = drafts[place].inputs;
+        let is_read = |draft: &Draft<'_>| inputs.iter().any(|input| input.from == draft.node.name);
+        drafts[..place].iter_mut().filter(|draft| is_read(draft)).for_each(|draft| draft.ordered = true);
+    }
+}
+
 /// Sources, operators and sinks as one list, ordered by kind and name.
 fn drafts(graph: &Graph) -> Vec<Draft<'_>> {
     fn node(name: &Name, kind: NodeKind, parallelism: u32) -> Node {
@@ -123,17 +138,17 @@ fn drafts(graph: &Graph) -> Vec<Draft<'_>> {
     let on_error = OnError::Fail;
     let sources = graph.sources.iter().map(|source| {
         let node = Node { outputs: vec![String::new()], ..node(&source.name, NodeKind::Source, source.parallelism) };
-        Draft { node, inputs: &[], exchange: None, on_error }
+        Draft { node, inputs: &[], exchange: None, ordered: false, on_error }
     });
     let operators = graph.operators.iter().map(|operator| {
         let node = node(&operator.name, NodeKind::Operator, operator.parallelism);
         let on_error = operator.on_error;
-        Draft { node, inputs: &operator.inputs, exchange: operator.exchange, on_error }
+        Draft { node, inputs: &operator.inputs, exchange: operator.exchange, ordered: false, on_error }
     });
     let sinks = graph.sinks.iter().map(|sink| {
         let inputs = vec![InputFacts { name: String::new(), broadcast: false }];
         let node = Node { inputs, ..node(&sink.name, NodeKind::Sink, sink.parallelism) };
-        Draft { node, inputs: &sink.inputs, exchange: None, on_error }
+        Draft { node, inputs: &sink.inputs, exchange: None, ordered: sink.ordered, on_error }
     });
     let mut drafts = sources.chain(operators).chain(sinks).collect::<Vec<_>>();
     drafts.sort_by(|a, b| (a.node.kind, &a.node.name).cmp(&(b.node.kind, &b.node.name)));

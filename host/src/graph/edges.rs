@@ -1,7 +1,8 @@
 //! Which output feeds which input, and how records get there.
 //!
 //! Invariant: every input of an operator is fed, no input reads an output twice, and a keyed operator is given all records of a
-//! key by one subtask, whatever the job file asks for.
+//! key by one subtask, whatever the job file asks for. So is a sink with an order, and all before it, unless the job file asks
+//! for something else.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +82,8 @@ fn input_number(reader: &Draft<'_>, input: &InputRef) -> Result<u32, GraphError>
     }
 }
 
-/// Broadcast and hash where the reader needs them; else what the job file asks for; else forward where it is possible.
+/// Broadcast and hash where the reader needs them; else what the job file asks for; else forward where it is possible; else by key
+/// where the order within keys counts.
 fn exchange(reader: &Draft<'_>, writer: &Node, input: &InputFacts) -> Result<Exchange, GraphError> {
     if input.broadcast {
         return broadcast(reader, input);
@@ -101,6 +103,7 @@ fn exchange(reader: &Draft<'_>, writer: &Node, input: &InputFacts) -> Result<Exc
         }
         Some(asked) => Ok(asked),
         None if equal => Ok(Exchange::Forward),
+        None if reader.ordered => Ok(Exchange::Hash),
         None => Ok(Exchange::Rebalance),
     }
 }

@@ -54,6 +54,8 @@ pub struct SinkSpec {
     pub parallelism: u32,
     pub inputs: Vec<InputRef>,
     pub commit: SinkCommit,
+    /// Whether its readers rely on the order of the records of a key.
+    pub ordered: bool,
 }
 
 /// Where an operator or sink reads.

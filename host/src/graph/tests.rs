@@ -26,7 +26,7 @@ fn operator(text: &str, parallelism: u32, from: &[&str]) -> OperatorSpec {
 }
 
 fn sink(text: &str, parallelism: u32, from: &[&str]) -> SinkSpec {
-    SinkSpec { name: name(text), parallelism, inputs: inputs(from), commit: SinkCommit::TwoPhase }
+    SinkSpec { name: name(text), parallelism, inputs: inputs(from), commit: SinkCommit::TwoPhase, ordered: false }
 }
 
 fn source(text: &str, parallelism: u32) -> SourceSpec {
@@ -91,6 +91,29 @@ fn an_unequal_parallelism_is_rebalanced() {
     assert_eq!(plan.edges[0].exchange, Exchange::Rebalance);
     assert_eq!(chains_by_name(&plan), [vec!["s"], vec!["a", "out"]]);
     assert_eq!(plan.channels().len(), 2);
+}
+
+#[test]
+fn where_the_order_within_keys_counts_unequal_parallelisms_exchange_by_key_all_the_way() {
+    let operators = || vec![operator("a", 2, &["s"]), operator("b", 3, &["a"]), operator("c", 3, &["s"])];
+    let sinks = || vec![SinkSpec { ordered: true, ..sink("out", 1, &["b"]) }, sink("files", 1, &["c"])];
+    let exchanges = |operators: Vec<OperatorSpec>| {
+        let plan = plan(&graph(vec![source("s", 1)], operators, sinks()), &[]).expect("a plan");
+        let name = |node: NodeId| plan.node(node).name.to_string();
+        plan.edges.iter().map(|edge| ((name(edge.from), name(edge.to)), edge.exchange)).collect::<BTreeMap<_, _>>()
+    };
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let planned = exchanges(operators());
+    for (from, to) in [("s", "a"), ("a", "b"), ("b", "out")] {
+        assert_eq!(planned[&pair(from, to)], Exchange::Hash, "{from} to {to}");
+    }
+    for (from, to) in [("s", "c"), ("c", "files")] {
+        assert_eq!(planned[&pair(from, to)], Exchange::Rebalance, "nothing behind {to} has an order");
+    }
+    // Who says rebalance gives the order up.
+    let mut asked = operators();
+    asked[1].exchange = Some(Exchange::Rebalance);
+    assert_eq!(exchanges(asked)[&pair("a", "b")], Exchange::Rebalance);
 }
 
 #[test]

@@ -16,5 +16,22 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: false },
 });
 
+/// The side of components that can also migrate their state. Here the columns are owned: each goes both ways.
+pub(super) mod migrating {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        inline: "
+            package lockgate:host;
+            world migration-exports {
+                export lockgate:operator/migration@0.1.0;
+            }
+        ",
+        world: "lockgate:host/migration-exports",
+    });
+
+    pub use self::exports::lockgate::operator::migration::{Entries, Guest, Keys};
+    pub use self::lockgate::operator::types::{Column, ErrorKind, OpError};
+}
+
 pub(super) use self::lockgate::operator::types;
 pub(super) use exports::lockgate::operator::operator::Guest;

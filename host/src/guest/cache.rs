@@ -4,7 +4,12 @@
 //! name holds the SHA-256 of the component and a hash of the engine's version and settings. Files are written under another
 //! name and renamed; they aren't synced, because a torn one fails its checksum and is compiled again.
 //!
-//! Invariant: [`VerifiedCode`] comes from a folder and file that only this user can write, with a matching checksum.
+//! Whoever can write these files as this user can run code as this user anyway: replace the binary, or the shell's start-up file. So
+//! there is no secret key; one that lies beside the files would stop nobody. What the checks do stop is another user, a copied
+//! folder with open permissions, a link to elsewhere, and damage.
+//!
+//! Invariant: [`VerifiedCode`] comes from this process's compiler, or from a folder and file that only this user can write, with a
+//! matching checksum.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use rustix::fs::OFlags;
+use wasmtime::component::Component;
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: &[u8; 4] = b"LGC1";
@@ -32,6 +39,14 @@ pub fn default_cache_dir() -> Option<PathBuf> {
 pub(super) struct VerifiedCode(Vec<u8>);
 
 impl VerifiedCode {
+    /// The code of a component that this process runs already.
+    ///
+    /// # Errors
+    /// If the engine can't give it.
+    pub fn of(component: &Component) -> wasmtime::Result<VerifiedCode> {
+        component.serialize().map(VerifiedCode)
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -112,8 +127,13 @@ fn checksum(name: &str, code: &[u8]) -> [u8; 8] {
 }
 
 fn read_verified(path: &Path, name: &str) -> io::Result<VerifiedCode> {
-    let mut file = File::open(path)?;
+    // Neither a link is followed nor a pipe waited for. What is checked is the file that is read, whatever the path names by then.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
     private(&found, 0o022)?;
     let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
@@ -132,7 +152,9 @@ fn write_renamed(dir: &Path, name: &str, code: &[u8]) -> io::Result<()> {
     let write_number = WRITES.fetch_add(1, Ordering::Relaxed);
     let temporary = dir.join(format!("{name}.{}-{write_number}.tmp", std::process::id()));
     let write = || {
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        // A file of that name is a leftover of a process that had the same id, or a trap; neither is written to.
+        let _ = fs::remove_file(&temporary);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(code)?;
         file.write_all(MAGIC)?;
         file.write_all(&checksum(name, code))?;
@@ -214,6 +236,41 @@ mod tests {
         assert!(cache.read("one").is_none());
         chmod(&dir, 0o777);
         assert!(open(&dir).is_none());
+    }
+
+    #[test]
+    fn a_link_or_pipe_in_the_place_of_a_file_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = open(&folder.path().join("cache")).expect("usable");
+        cache.write("one", b"code");
+        let (path, elsewhere) = (cache.dir.join(cache.name("one")), folder.path().join("elsewhere"));
+        fs::rename(&path, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
+        assert!(cache.read("one").is_none(), "a link, even to good code");
+        fs::remove_file(&path).expect("removed");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+        assert!(cache.read("one").is_none(), "a pipe");
+    }
+
+    #[test]
+    fn hosts_that_write_and_read_the_same_code_at_once_see_all_of_it_or_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("cache");
+        open(&dir).expect("usable");
+        let code = vec![7; 100_000];
+        let host = || {
+            let cache = open(&dir).expect("usable");
+            for _ in 0..50 {
+                cache.write("one", &code);
+                assert!(cache.read("one").is_some_and(|read| read.bytes() == code), "as it was written, by whomever");
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| {
+                scope.spawn(host);
+            });
+        });
+        assert_eq!(fs::read_dir(&dir).expect("listed").count(), 1, "and no leftovers");
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::descriptor::BadDescriptor;
+use super::migration::MigrationError;
 use super::world::WORLD;
 use crate::element::Malformed;
 use crate::id::{Epoch, Name, SubtaskId};
 use crate::state::{Clock, StateError};
+use crate::telemetry::printable;
 
 /// Why a component can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -57,17 +59,25 @@ pub enum Problem {
     NotWasm,
     #[error("it is a core module and not a component")]
     CoreModule,
-    #[error("it is not a valid component (damaged or cut short?): {0}")]
+    #[error("it is not a valid component (damaged or cut short?): {}", one_line(.0))]
     Invalid(String),
-    #[error("it is a component but not an operator: it lacks {}; it exports {}", .missing.join(", "), listed(.exports))]
+    #[error("it is a component but not an operator: it lacks {}; it exports {}", listed(.missing), exported(.exports))]
     NotAnOperator { missing: Vec<String>, exports: Vec<String> },
-    #[error("it was built against version {built} of the operator world, and this host has {}", WORLD.version)]
+    #[error("it was built against version {} of the operator world, and this host has {}", one_line(.built), WORLD.version)]
     WorldVersion { built: String },
-    #[error("it imports {}, which operators don't get", .imports.join(", "))]
+    #[error("it imports {}, which operators don't get", listed(.imports))]
     Import { imports: Vec<String> },
-    #[error("it doesn't fit the operator world {version}: {0}", version = WORLD.version)]
+    #[error("it doesn't fit the operator world {version}: {}", one_line(.0), version = WORLD.version)]
     Mismatch(String),
-    #[error("it can't be compiled: {0}")]
+    #[error("the components within it are instantiated so often that it becomes more than {parts_max} parts")]
+    Unfolds { parts_max: u64 },
+    #[error("components within it hand each other components, so that what it becomes can't be known beforehand")]
+    PassesComponents,
+    #[error("a function in it has {size_bytes} bytes, and at most {limit_bytes} are compiled")]
+    LargeFunction { size_bytes: usize, limit_bytes: usize },
+    #[error("a function in it has more than {limit} blocks within each other")]
+    DeepFunction { limit: usize },
+    #[error("it can't be compiled: {}", one_line(.0))]
     Compile(String),
     #[error("what it says of itself makes no sense: {0}")]
     Descriptor(#[from] BadDescriptor),
@@ -75,8 +85,26 @@ pub enum Problem {
     Describe(OperatorError),
 }
 
+/// What an error shows of names and texts that come out of a component, which may have been made to look like something else.
+const NAMES_SHOWN_MAX: usize = 20;
+const NAME_BYTES_SHOWN: usize = 128;
+const TEXT_BYTES_SHOWN: usize = 4096;
+
+fn one_line(text: &str) -> String {
+    printable(text, TEXT_BYTES_SHOWN)
+}
+
 fn listed(names: &[String]) -> String {
-    if names.is_empty() { "nothing (is it cut short?)".to_owned() } else { names.join(", ") }
+    let shown = names.iter().take(NAMES_SHOWN_MAX).map(|name| printable(name, NAME_BYTES_SHOWN));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn exported(names: &[String]) -> String {
+    if names.is_empty() { "nothing (is it cut short?)".to_owned() } else { listed(names) }
 }
 
 impl Problem {
@@ -88,6 +116,14 @@ impl Problem {
             }
             Problem::TooLarge { .. } => "build it without debug information".to_owned(),
             Problem::Empty | Problem::NotWasm | Problem::Invalid(_) => rebuild.to_owned(),
+            Problem::Unfolds { .. } | Problem::PassesComponents => {
+                "this is the component's fault: compose it so that each component within it is instantiated where it is defined, and \
+                 seldom"
+                    .to_owned()
+            }
+            Problem::LargeFunction { .. } | Problem::DeepFunction { .. } => {
+                "this is the component's fault: to compile such a function could take all memory of the machine; split it".to_owned()
+            }
             Problem::CoreModule => "`lockgate build` makes a component of an operator crate".to_owned(),
             Problem::NotAnOperator { .. } => {
                 "an operator exports one struct with `lockgate::export!`; `lockgate new` shows a whole one".to_owned()
@@ -99,8 +135,8 @@ impl Problem {
                 )
             }
             Problem::Import { .. } => {
-                "operators have no files, network, clocks or environment: build Rust for wasm32-unknown-unknown \
-                 (`lockgate build` does)"
+                "operators may import the interfaces of `lockgate:operator` and of WASI 0.2, and nothing else: leave out what needs \
+                 the others"
                     .to_owned()
             }
             Problem::Mismatch(_) => format!("{rebuild} and version {} of the `lockgate` SDK", WORLD.version),
@@ -118,6 +154,21 @@ pub enum Call {
     /// Instantiation, start functions included.
     Instantiate,
     Open,
+    /// Says how it migrates a table.
+    Prepare {
+        table: u32,
+        from_version: u32,
+    },
+    Migrate {
+        table: u32,
+        from_version: u32,
+        rows: u32,
+    },
+    Merge {
+        table: u32,
+        from_version: u32,
+        rows: u32,
+    },
     Restore,
     Process {
         port: u32,
@@ -143,6 +194,15 @@ impl fmt::Display for Call {
             Call::Describe => f.write_str("describe"),
             Call::Instantiate => f.write_str("its start function"),
             Call::Open => f.write_str("open"),
+            Call::Prepare { table, from_version } => {
+                write!(f, "prepare of its migration (table {table} from version {from_version})")
+            }
+            Call::Migrate { table, from_version, rows } => {
+                write!(f, "migrate (table {table} from version {from_version}, {rows} entries)")
+            }
+            Call::Merge { table, from_version, rows } => {
+                write!(f, "merge (table {table} from version {from_version}, {rows} pairs)")
+            }
             Call::Restore => f.write_str("restore"),
             Call::Process { port, rows } => write!(f, "process (input {port}, {rows} rows)"),
             Call::Timers { clock, rows } => write!(f, "timers ({}, {rows} due)", clock.as_str()),
@@ -162,6 +222,8 @@ pub struct OperatorError {
     pub call: Call,
     #[source]
     pub failure: Box<Failure>,
+    /// The file that holds what is needed to see it happen again, where one was written.
+    pub capsule: Option<PathBuf>,
 }
 
 /// Whose fault an operator says it is.
@@ -186,12 +248,18 @@ pub enum Failure {
     Deadline { limit: Duration },
     #[error("it wanted {wanted_bytes} bytes of memory, and its limit is {limit_bytes}")]
     Memory { wanted_bytes: usize, limit_bytes: usize },
+    #[error("it wanted {wanted_elements} table elements, and its limit is {limit_elements}")]
+    Tables { wanted_elements: usize, limit_elements: usize },
+    #[error("it is made of more than {limit} core instances, which is its limit")]
+    Instances { limit: usize },
+    #[error("its keyed state takes {bytes} bytes, and its limit is {limit_bytes}")]
+    StateSize { bytes: u64, limit_bytes: u64 },
     #[error("it put out more than its limit of {limit_bytes} bytes a call")]
     Output { limit_bytes: usize },
     #[error("it panicked: {message}")]
     Panic { message: String },
-    #[error("it used up its stack (an endless recursion?)")]
-    Stack,
+    #[error("it used up its stack of {limit_bytes} bytes (an endless recursion?)")]
+    Stack { limit_bytes: usize },
     #[error("it trapped: {trap}")]
     Trap { trap: String },
     #[error("it {0}")]
@@ -199,9 +267,36 @@ pub enum Failure {
     /// Its exports have other types than the world says. Found when it is loaded.
     #[error("it doesn't fit the world: {problem}")]
     Unfit { problem: String },
+    /// State of an older version can't be brought to its own.
+    #[error("it {0}")]
+    Migration(#[from] MigrationError),
     /// The keyed state refused or failed it.
     #[error("{0}")]
     State(#[source] StateError),
+}
+
+impl Failure {
+    /// What kind of failure it is, in a word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Failure::Refused { kind: ErrorKind::Transient, .. } => "transient",
+            Failure::Refused { kind: ErrorKind::BadRecord, .. } => "bad-record",
+            Failure::Refused { kind: ErrorKind::Fatal, .. } => "fatal",
+            Failure::Deadline { .. } => "deadline",
+            Failure::Memory { .. } => "memory",
+            Failure::Output { .. } => "output",
+            Failure::Panic { .. } => "panic",
+            Failure::Stack { .. } => "stack",
+            Failure::Tables { .. } => "tables",
+            Failure::Instances { .. } => "instances",
+            Failure::StateSize { .. } => "state-size",
+            Failure::Migration(_) => "migration",
+            Failure::Trap { .. } => "trap",
+            Failure::Misuse(_) => "misuse",
+            Failure::Unfit { .. } => "unfit",
+            Failure::State(_) => "state",
+        }
+    }
 }
 
 fn said(kind: ErrorKind) -> &'static str {
@@ -236,13 +331,28 @@ pub enum Misuse {
     RejectedRow { row: u32, rows: u32 },
     #[error("set timers again and again that were due at once, {rounds} times in a row")]
     EndlessTimers { rounds: u32 },
+    #[error("handed more than {most} bytes to the host at once, which is more than it may have of memory or put out")]
+    HandedOver { most: usize },
     #[error("called an import in describe")]
     ImportInDescribe,
+    #[error("called an import other than the log while it migrated its state")]
+    ImportInMigration,
+    #[error("called {function}, and operators get nothing of that")]
+    Absent { function: String },
+    /// `said`: a colon and what it has printed last, if anything.
+    #[error("called exit({code}){said}")]
+    Exited { code: u8, said: String },
+    #[error("wants to wait for nothing at all (poll without a handle)")]
+    PolledNothing,
+    #[error("asked for {wanted} random bytes at once, and {most} are the most")]
+    RandomBytes { wanted: u64, most: usize },
+    #[error("printed {bytes} bytes at once, and {most} are the most")]
+    WriteTooLong { bytes: usize, most: usize },
 }
 
 impl OperatorError {
     pub fn new(subtask: SubtaskId, call: Call, failure: Failure) -> OperatorError {
-        OperatorError { subtask, call, failure: Box::new(failure) }
+        OperatorError { subtask, call, failure: Box::new(failure), capsule: None }
     }
 
     /// Whether trying again from the last checkpoint may help.
@@ -252,6 +362,14 @@ impl OperatorError {
 
     /// What to do about it.
     pub fn help(&self) -> String {
+        let help = self.help_of_failure();
+        match &self.capsule {
+            Some(capsule) => format!("{help}; to see it happen again: lockgate replay {}", capsule.display()),
+            None => help,
+        }
+    }
+
+    fn help_of_failure(&self) -> String {
         let name = &self.subtask.operator;
         match &*self.failure {
             Failure::Refused { kind: ErrorKind::BadRecord, .. } => {
@@ -264,13 +382,21 @@ impl OperatorError {
             Failure::Deadline { .. } => format!("if it needs the time, raise `call` in [operator.{name}.limits]"),
             Failure::Memory { .. } => format!("if it needs the memory, raise `memory` in [operator.{name}.limits]"),
             Failure::Output { .. } => format!("if it is right, raise `output` in [operator.{name}.limits]"),
-            Failure::Panic { .. }
-            | Failure::Stack
-            | Failure::Trap { .. }
-            | Failure::Misuse(_)
-            | Failure::Unfit { .. } => {
+            Failure::Tables { .. } => format!("if it needs them, raise `tables` in [operator.{name}.limits]"),
+            Failure::Instances { .. } => format!("if it needs them, raise `instances` in [operator.{name}.limits]"),
+            Failure::StateSize { .. } => {
+                format!(
+                    "nothing is lost: raise `state` in [operator.{name}.limits], or let the operator keep less (timers and deletions \
+                     count until they are merged), then run the job again"
+                )
+            }
+            Failure::Stack { .. } => {
+                format!("if it isn't endless, raise `stack` in [operator.{name}.limits] (1MiB is the most)")
+            }
+            Failure::Panic { .. } | Failure::Trap { .. } | Failure::Misuse(_) | Failure::Unfit { .. } => {
                 "this is the operator's fault; nothing is lost: correct it and run the job again".to_owned()
             }
+            Failure::Migration(error) => error.help(),
             Failure::State(error) => error.help(),
         }
     }

@@ -5,7 +5,10 @@
 use wasmparser::{Parser, Payload};
 
 use super::error::Problem;
-use super::world::{OFFERED, OPERATOR, WORLD};
+use super::functions;
+use super::unfold::Unfolding;
+use super::wasi;
+use super::world::{MIGRATION, OFFERED, OPERATOR, WORLD};
 
 /// The top-level names of a component, sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ const CORE_MODULE: [u8; 4] = [1, 0, 0, 0];
 /// Reads the names of a component.
 ///
 /// # Errors
-/// If it isn't one.
+/// If it isn't one, or becomes too much when it is unfolded or compiled.
 pub(super) fn interface(wasm: &[u8]) -> Result<Interface, Problem> {
     if wasm.is_empty() {
         return Err(Problem::Empty);
@@ -33,37 +36,44 @@ pub(super) fn interface(wasm: &[u8]) -> Result<Interface, Problem> {
     if version.starts_with(&CORE_MODULE) {
         return Err(Problem::CoreModule);
     }
-    names(wasm).map_err(|error| Problem::Invalid(error.to_string()))
+    let (interface, unfolding, functions) = names(wasm).map_err(|error| Problem::Invalid(error.to_string()))?;
+    unfolding.check()?;
+    functions?;
+    Ok(interface)
 }
 
 fn cut_or_foreign(start: &[u8]) -> Problem {
     if WASM.starts_with(start) { Problem::Invalid("it ends in its first bytes".to_owned()) } else { Problem::NotWasm }
 }
 
-fn names(wasm: &[u8]) -> Result<Interface, wasmparser::BinaryReaderError> {
-    let (mut imports, mut exports) = (Vec::new(), Vec::new());
-    let mut depth = 0u32;
+/// The names, what it unfolds to, and whether all its functions can be compiled.
+type Read = (Interface, Unfolding, Result<(), Problem>);
+
+fn names(wasm: &[u8]) -> Result<Read, wasmparser::BinaryReaderError> {
+    let (mut imports, mut exports, mut compilable) = (Vec::new(), Vec::new(), Ok(()));
+    let mut unfolding = Unfolding::default();
     for payload in Parser::new(0).parse_all(wasm) {
-        match payload? {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 0 => {
+        let payload = payload?;
+        unfolding.read(&payload)?;
+        match payload {
+            Payload::ComponentImportSection(section) if unfolding.depth() == 0 => {
                 for import in section {
                     imports.push(import?.name.name.to_owned());
                 }
             }
-            Payload::ComponentExportSection(section) if depth == 0 => {
+            Payload::ComponentExportSection(section) if unfolding.depth() == 0 => {
                 for export in section {
                     exports.push(export?.name.name.to_owned());
                 }
             }
+            Payload::CodeSectionEntry(body) if compilable.is_ok() => compilable = functions::check(&body)?,
             // All other sections are the engine's business.
             _ => {}
         }
     }
     imports.sort();
     exports.sort();
-    Ok(Interface { imports, exports })
+    Ok((Interface { imports, exports }, unfolding, compilable))
 }
 
 impl Interface {
@@ -73,7 +83,17 @@ impl Interface {
         self.exports.iter().find_map(|export| export.strip_prefix(&prefix))
     }
 
-    /// Checks that it is an operator for this host's world and wants nothing else.
+    /// Whether it can bring state of an older version to its own.
+    pub fn migrates(&self) -> bool {
+        self.exports.contains(&WORLD.interface(MIGRATION))
+    }
+
+    /// Those of its imports that are WASI's. They are satisfied, and nothing real is behind them.
+    pub fn wasi_imports(&self) -> impl Iterator<Item = &String> {
+        self.imports.iter().filter(|import| wasi::interface(import).is_some())
+    }
+
+    /// Checks that it is an operator for this host's world and wants nothing but that and WASI 0.2.
     ///
     /// # Errors
     /// Says which version, export or import is the trouble.
@@ -87,7 +107,8 @@ impl Interface {
             }
         }
         let offered = OFFERED.map(|name| WORLD.interface(name));
-        let foreign = self.imports.iter().filter(|import| !offered.contains(import)).cloned().collect::<Vec<_>>();
+        let is_foreign = |import: &&String| !offered.contains(import) && wasi::interface(import).is_none();
+        let foreign = self.imports.iter().filter(is_foreign).cloned().collect::<Vec<_>>();
         if foreign.is_empty() { Ok(()) } else { Err(Problem::Import { imports: foreign }) }
     }
 }
@@ -103,10 +124,14 @@ mod tests {
         for name in OFFERED {
             assert!(wit.contains(&format!("interface {name} {{")), "{name}");
         }
-        let (_, operator) = wit.split_once("interface operator {").expect("the exported interface");
-        let (operator, _) = operator.split_once("\n}").expect("its end");
-        let functions = operator.lines().filter_map(|line| Some(line.trim().split_once(": func(")?.0));
-        assert_eq!(functions.collect::<Vec<_>>(), super::super::world::OPERATOR_FUNCTIONS);
+        let functions = |interface: &str| {
+            let (_, rest) = wit.split_once(&format!("interface {interface} {{")).expect("an exported interface");
+            let (inside, _) = rest.split_once("\n}").expect("its end");
+            let functions = inside.lines().filter_map(|line| Some(line.trim().split_once(": func(")?.0));
+            functions.collect::<Vec<_>>()
+        };
+        assert_eq!(functions(OPERATOR), super::super::world::OPERATOR_FUNCTIONS);
+        assert_eq!(functions(MIGRATION), super::super::world::MIGRATION_FUNCTIONS);
     }
 
     #[test]
@@ -132,7 +157,9 @@ mod tests {
         assert!(error.contains(operator) && error.contains("wasi:cli/run@0.2.3"), "{error}");
         let error = check(&[], &["lockgate:operator/operator@0.7.1"]).expect_err("another world").to_string();
         assert!(error.contains("0.7.1") && error.contains("0.1.0"), "{error}");
-        let error = check(&["wasi:filesystem/types@0.2.3"], &[operator]).expect_err("files").to_string();
-        assert!(error.contains("wasi:filesystem/types@0.2.3"), "{error}");
+        check(&["wasi:filesystem/types@0.2.3"], &[operator]).expect("WASI, which leads nowhere");
+        let error =
+            check(&["wasi:filesystem/types@0.3.0", "my:own/files"], &[operator]).expect_err("files").to_string();
+        assert!(error.contains("wasi:filesystem/types@0.3.0, my:own/files"), "{error}");
     }
 }

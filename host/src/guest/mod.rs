@@ -5,19 +5,26 @@
 mod bindings;
 mod cache;
 mod compiled;
+mod deadline;
 mod descriptor;
 mod engine;
 mod error;
 mod examine;
 mod failure;
+mod functions;
+mod huge_pages;
 mod imports;
 mod instance;
 mod limits;
+mod migration;
 mod plugin;
+mod recording;
+mod unfold;
+mod wasi;
 mod world;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cache::default_cache_dir;
 pub use descriptor::{
@@ -26,10 +33,13 @@ pub use descriptor::{
 pub use engine::Engine;
 pub use error::{Call, ErrorKind, Failure, GuestError, Misuse, OperatorError, Problem};
 pub use examine::Interface;
-pub use imports::Counters;
-pub use instance::{Instance, InstanceContext};
+pub use imports::{Counters, Line};
+pub use instance::{Again, Facts, Instance, InstanceContext, Made, Place, Repeat, Trial, TrialCall, Tried};
 pub use limits::Limits;
-pub use plugin::Plugin;
+pub use migration::MigrationError;
+pub use plugin::{COMPONENT_BYTES_MAX, Plugin, hexadecimal};
+pub use recording::{Effects, Entry, READ_BYTES_MAX, Read, Recorded};
+pub use wasi::Draws;
 pub use world::{WORLD, World};
 
 use crate::element::Batch;
@@ -108,14 +118,33 @@ pub trait OperatorInstance: Send {
     fn close(&mut self) -> Result<(), OperatorError>;
     /// The keyed state of this subtask, if the operator has tables or timers.
     fn keyed_state(&mut self) -> Option<&mut KeyedState>;
+    /// The instance of a component that it is, if it is one.
+    fn wasm(&mut self) -> Option<&mut Instance> {
+        None
+    }
+    /// How many entries of its keyed state were brought to a newer version when it was opened.
+    fn migrated_entries(&self) -> u64 {
+        0
+    }
+    /// Ends the instance, without closing it, and gives its keyed state: to be called behind [`snapshot`](Self::snapshot), when all
+    /// that the operator has changed is in it.
+    fn into_state(self: Box<Self>) -> Option<KeyedState>;
 }
 
 /// Makes the instances of one operator. Implemented by [`Plugin`]; a benchmark may bring native operators.
 pub trait OperatorFactory: Send + Sync {
     fn descriptor(&self) -> &Descriptor;
-    /// Makes an instance for one subtask and opens it.
+    /// The SHA-256 of the component, in hexadecimal digits; native operators have none.
+    fn component(&self) -> Option<&str> {
+        None
+    }
+    /// Whether its instances can bring state of an older version to theirs when they are opened. `false` unless said.
+    fn migrates(&self) -> bool {
+        false
+    }
+    /// Makes an instance for one subtask and opens it. State whose tables are in an older version is migrated on the way.
     ///
     /// # Errors
-    /// If the operator refuses its configuration, traps or breaks a limit.
+    /// If the operator refuses its configuration or its state, traps or breaks a limit.
     fn open(&self, context: InstanceContext) -> Result<Box<dyn OperatorInstance>, OperatorError>;
 }

@@ -3,29 +3,37 @@
 //! Invariant: a [`Plugin`] is an operator of this host's world with a sensible descriptor; anything else is an error of
 //! [`Plugin::load`].
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, ComponentExportIndex};
 
 use super::bindings::{ExportsPre, types};
+use super::cache::{CodeCache, VerifiedCode};
 use super::descriptor::{Declared, Descriptor, Redistribution, TableKind};
-use super::engine::{Engine, Ticker};
+use super::engine::{Engine, Engines, Linked};
 use super::error::{Call, Failure, GuestError, OperatorError, Problem};
 use super::examine::{self, Interface};
 use super::imports::HostState;
 use super::instance::{Instance, InstanceContext, Unopened};
-use super::limits::Limits;
-use super::world::{OPERATOR, OPERATOR_FUNCTIONS, WORLD};
-use super::{OperatorFactory, OperatorInstance, compiled};
+use super::limits::{Limits, StackSize};
+use super::world::{MIGRATION, MIGRATION_FUNCTIONS, OPERATOR, OPERATOR_FUNCTIONS, WORLD};
+use super::{OperatorFactory, OperatorInstance, compiled, wasi};
 use crate::id::{Name, SubtaskId};
+use crate::telemetry::CompilationStarted;
 
 /// The largest component that is read.
-const COMPONENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+pub const COMPONENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A larger component isn't kept in memory beside its code.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// The smallest component that takes seconds to compile, so that the user is told.
+const TOLD_BYTES_MIN: usize = 1024 * 1024;
 
 /// A component that can be instantiated any number of times. Clones share everything.
 #[derive(Clone)]
@@ -36,19 +44,45 @@ struct Loaded {
     interface: Interface,
     hash: String,
     size_bytes: u64,
-    pre: ExportsPre<HostState>,
-    /// Deadlines need the clock.
-    _ticker: Arc<Ticker>,
+    path: PathBuf,
+    /// A small component, as it was loaded.
+    wasm: Option<Vec<u8>>,
+    component: Component,
+    /// What has been linked so far, by the size of the stack.
+    linked: Mutex<BTreeMap<StackSize, ExportsPre<HostState>>>,
+    /// With their clock, which deadlines need.
+    engines: Arc<Engines>,
+}
+
+impl Loaded {
+    /// The component, linked for an engine with such a stack.
+    fn pre(&self, stack: StackSize) -> wasmtime::Result<ExportsPre<HostState>> {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pre) = linked.get(&stack) {
+            return Ok(pre.clone());
+        }
+        let engine = self.engines.linked(stack)?;
+        // Compiled code doesn't depend on the stack.
+        let component = compiled::component(&engine.wasmtime, &VerifiedCode::of(&self.component)?)?;
+        let pre = link(&engine, &component, &self.interface)?;
+        linked.insert(stack, pre.clone());
+        Ok(pre)
+    }
 }
 
 impl Plugin {
-    pub(super) fn load(engine: &Engine, operator: Option<&Name>, wasm: &Path) -> Result<Plugin, GuestError> {
+    pub(super) fn load(
+        engine: &Engine,
+        operator: Option<&Name>,
+        wasm: &Path,
+        limits: Limits,
+    ) -> Result<Plugin, GuestError> {
         // A component that has no name in a job still needs one in messages.
         let subtask = SubtaskId {
             operator: operator.cloned().unwrap_or_else(|| Name::new("plugin").expect("a usable name")),
             index: 0,
         };
-        load(engine, subtask, wasm).map_err(|problem| GuestError::Plugin {
+        load(engine, subtask, wasm, limits).map_err(|problem| GuestError::Plugin {
             operator: operator.cloned(),
             path: wasm.to_owned(),
             problem: Box::new(problem),
@@ -70,9 +104,43 @@ impl Plugin {
         self.0.size_bytes
     }
 
+    /// The component itself. A large one is read again.
+    ///
+    /// # Errors
+    /// If its file can't be read, or isn't the one any more that was loaded.
+    pub fn component_bytes(&self) -> std::io::Result<Vec<u8>> {
+        if let Some(wasm) = &self.0.wasm {
+            return Ok(wasm.clone());
+        }
+        let wasm = std::fs::read(&self.0.path)?;
+        if hexadecimal(&Sha256::digest(&wasm)) == self.0.hash {
+            return Ok(wasm);
+        }
+        let changed = format!("{} isn't the component any more that was loaded", self.0.path.display());
+        Err(std::io::Error::other(changed))
+    }
+
     /// What it imports and exports.
     pub fn interface(&self) -> &Interface {
         &self.0.interface
+    }
+
+    /// Finds out whether it starts, and says what it is, under other limits than those that it was loaded under.
+    ///
+    /// # Errors
+    /// As [`Engine::load_within`].
+    pub fn start_within(&self, operator: &Name, limits: Limits) -> Result<(), GuestError> {
+        let try_out = || {
+            let mismatch = |error: wasmtime::Error| Problem::Mismatch(format!("{error:#}"));
+            let pre = self.0.pre(limits.stack()).map_err(mismatch)?;
+            let subtask = SubtaskId { operator: operator.clone(), index: 0 };
+            started(&pre, &self.0.engines, subtask, limits)?.describe().map(drop).map_err(Problem::Describe)
+        };
+        try_out().map_err(|problem| GuestError::Plugin {
+            operator: Some(operator.clone()),
+            path: self.0.path.clone(),
+            problem: Box::new(problem),
+        })
     }
 
     /// Makes an instance for one subtask and opens it.
@@ -80,8 +148,23 @@ impl Plugin {
     /// # Errors
     /// If the operator refuses its configuration, traps or breaks a limit.
     pub fn instantiate(&self, context: InstanceContext) -> Result<Instance, OperatorError> {
-        Unopened::new(&self.0.pre, context.subtask.clone(), context.limits, context.counters.clone())?
-            .open(self.clone(), context)
+        let counters = context.counters.clone();
+        self.unopened(&context.job, &context.subtask, context.limits, counters)?.open(self.clone(), context)
+    }
+
+    /// Makes an instance for one subtask.
+    pub(super) fn unopened(
+        &self,
+        job: &Name,
+        subtask: &SubtaskId,
+        limits: Limits,
+        counters: super::Counters,
+    ) -> Result<Unopened, OperatorError> {
+        let pre = self.0.pre(limits.stack()).map_err(|error| {
+            let failure = Failure::Unfit { problem: format!("{error:#}") };
+            OperatorError::new(subtask.clone(), Call::Instantiate, failure)
+        })?;
+        Unopened::new(&pre, self.0.engines.clock(), Some(job), subtask.clone(), limits, counters)
     }
 }
 
@@ -90,30 +173,66 @@ impl OperatorFactory for Plugin {
         self.descriptor()
     }
 
+    fn component(&self) -> Option<&str> {
+        Some(self.hash())
+    }
+
+    fn migrates(&self) -> bool {
+        self.interface().migrates()
+    }
+
     fn open(&self, context: InstanceContext) -> Result<Box<dyn OperatorInstance>, OperatorError> {
         Ok(Box::new(self.instantiate(context)?))
     }
 }
 
-fn load(engine: &Engine, subtask: SubtaskId, path: &Path) -> Result<Plugin, Problem> {
+fn load(engine: &Engine, subtask: SubtaskId, path: &Path, limits: Limits) -> Result<Plugin, Problem> {
     let wasm = read(path)?;
     let interface = examine::interface(&wasm)?;
     interface.check()?;
     let hash = hexadecimal(&Sha256::digest(&wasm));
-    let component = compile(engine, &hash, &wasm)?;
-    check_functions(&component, &interface)?;
     let mismatch = |error: wasmtime::Error| Problem::Mismatch(format!("{error:#}"));
-    let pre = engine.linker.instantiate_pre(&component).and_then(ExportsPre::new).map_err(mismatch)?;
-    let unopened = Unopened::new(&pre, subtask, Limits::default(), super::Counters::default());
-    let mut unopened = unopened.map_err(|error| {
+    let linked = engine.engines.linked(limits.stack()).map_err(mismatch)?;
+    let component = compile(engine.cache.as_ref(), &linked.wasmtime, &hash, &wasm)?;
+    check_functions(&component, &interface)?;
+    let pre = link(&linked, &component, &interface).map_err(mismatch)?;
+    let mut unopened = started(&pre, &engine.engines, subtask, limits)?;
+    if interface.migrates() {
+        unopened.check_migration()?;
+    }
+    let descriptor = checked(&unopened.describe().map_err(Problem::Describe)?)?;
+    let (size_bytes, path) = (wasm.len() as u64, path.to_owned());
+    let wasm = (wasm.len() <= KEPT_BYTES_MAX).then_some(wasm);
+    let linked = Mutex::new(BTreeMap::from([(limits.stack(), pre)]));
+    let engines = Arc::clone(&engine.engines);
+    Ok(Plugin(Arc::new(Loaded { descriptor, interface, hash, size_bytes, path, wasm, component, linked, engines })))
+}
+
+/// An instance that is only asked what it is.
+fn started(
+    pre: &ExportsPre<HostState>,
+    engines: &Engines,
+    subtask: SubtaskId,
+    limits: Limits,
+) -> Result<Unopened, Problem> {
+    Unopened::new(pre, engines.clock(), None, subtask, limits, super::Counters::default()).map_err(|error| {
         if let Failure::Unfit { problem } = &*error.failure {
             return Problem::Mismatch(problem.clone());
         }
         Problem::Describe(error)
-    })?;
-    let descriptor = checked(&unopened.describe().map_err(Problem::Describe)?)?;
-    let size_bytes = wasm.len() as u64;
-    Ok(Plugin(Arc::new(Loaded { descriptor, interface, hash, size_bytes, pre, _ticker: engine.ticker.clone() })))
+    })
+}
+
+/// Gives a component what it imports.
+fn link(engine: &Linked, component: &Component, interface: &Interface) -> wasmtime::Result<ExportsPre<HostState>> {
+    let pre = if interface.wasi_imports().next().is_some() {
+        let mut linker = (*engine.linker).clone();
+        wasi::link(&mut linker, component)?;
+        linker.instantiate_pre(component)?
+    } else {
+        engine.linker.instantiate_pre(component)?
+    };
+    ExportsPre::new(pre)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
@@ -132,7 +251,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     Ok(wasm)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut digits, byte| {
         write!(digits, "{byte:02x}").expect("a string takes everything");
         digits
@@ -140,17 +259,25 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Compiled code from the cache, else from the compiler.
-fn compile(engine: &Engine, hash: &str, wasm: &[u8]) -> Result<Component, Problem> {
-    if let Some(cache) = &engine.cache
+fn compile(
+    cache: Option<&CodeCache>,
+    engine: &wasmtime::Engine,
+    hash: &str,
+    wasm: &[u8],
+) -> Result<Component, Problem> {
+    if let Some(cache) = cache
         && let Some(code) = cache.read(hash)
     {
-        match compiled::component(&engine.wasmtime, &code) {
+        match compiled::component(engine, &code) {
             Ok(component) => return Ok(component),
             Err(error) => tracing::warn!(hash, %error, "cached code doesn't fit and will be compiled again"),
         }
     }
-    let component = Component::from_binary(&engine.wasmtime, wasm).map_err(|error| invalid_or_too_much(&error))?;
-    if let Some(cache) = &engine.cache {
+    if wasm.len() >= TOLD_BYTES_MIN {
+        CompilationStarted { sha256: hash, size_bytes: wasm.len() }.emit();
+    }
+    let component = Component::from_binary(engine, wasm).map_err(|error| invalid_or_too_much(&error))?;
+    if let Some(cache) = cache {
         match component.serialize() {
             Ok(code) => cache.write(hash, &code),
             Err(error) => tracing::warn!(hash, %error, "cannot cache compiled code"),
@@ -169,10 +296,17 @@ fn invalid_or_too_much(error: &wasmtime::Error) -> Problem {
 
 /// Finds every function that an operator must export, so that all missing ones are named at once.
 fn check_functions(component: &Component, interface: &Interface) -> Result<(), Problem> {
-    let operator: Option<ComponentExportIndex> = component.get_export_index(None, WORLD.interface(OPERATOR));
-    let has = |function: &&str| component.get_export_index(operator.as_ref(), function).is_some();
-    let missing = OPERATOR_FUNCTIONS.iter().filter(|function| operator.is_none() || !has(function));
-    let missing = missing.map(|function| format!("{}.{function}", WORLD.interface(OPERATOR))).collect::<Vec<_>>();
+    let missing_of = |exported: &str, functions: &[&str]| {
+        let name = WORLD.interface(exported);
+        let exported: Option<ComponentExportIndex> = component.get_export_index(None, &name);
+        let has = |function: &&&str| component.get_export_index(exported.as_ref(), function).is_some();
+        let missing = functions.iter().filter(|function| exported.is_none() || !has(function));
+        missing.map(|function| format!("{name}.{function}")).collect::<Vec<_>>()
+    };
+    let mut missing = missing_of(OPERATOR, &OPERATOR_FUNCTIONS);
+    if interface.migrates() {
+        missing.extend(missing_of(MIGRATION, &MIGRATION_FUNCTIONS));
+    }
     if missing.is_empty() {
         Ok(())
     } else {

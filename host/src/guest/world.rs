@@ -24,5 +24,8 @@ pub(super) const OPERATOR: &str = "operator";
 /// The functions of that interface.
 pub(super) const OPERATOR_FUNCTIONS: [&str; 9] =
     ["describe", "open", "restore", "process", "timers", "watermark", "snapshot", "trim", "close"];
+/// The interface that an operator exports if it can migrate its state, and the functions of that.
+pub(super) const MIGRATION: &str = "migration";
+pub(super) const MIGRATION_FUNCTIONS: [&str; 3] = ["prepare", "migrate", "merge"];
 /// The interfaces that an operator may import.
 pub(super) const OFFERED: [&str; 5] = ["types", "output", "state", "timers", "runtime"];

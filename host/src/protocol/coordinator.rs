@@ -2,7 +2,7 @@
 //!
 //! **What becomes of a checkpoint.** Once its barrier is injected, sinks cut their output there and forget it: what they have
 //! prepared lives on only in the snapshot. So a checkpoint ends in one of three ways, and there is no fourth:
-//! 1. every task has acknowledged and at least one has changed: it is published, then committed;
+//! 1. every task has acknowledged and at least one has changed, or it was asked for: it is published, then committed;
 //! 2. every task has acknowledged and none has changed: it is discarded. Nothing was read since the last one, so no sink
 //!    has prepared anything and no state differs: nothing can be lost;
 //! 3. anything else (a snapshot, publish, commit or task fails, or takes too long): the attempt fails. The next one starts
@@ -19,6 +19,10 @@
 //! **How the job ends.** When every source has ended or a stop was requested, and another checkpoint may be in flight, the next
 //! one is [`Purpose::Last`]. It ends the job also if it is discarded.
 //!
+//! **Requests.** A checkpoint that is asked for is taken as soon as another one may be in flight, and counts as changed. So do the two
+//! of an upgrade: that at whose barrier an operator is swapped, and the one after it, before which nothing is injected while the new
+//! one is on probation (see [`Trial`]).
+//!
 //! Invariant: epochs grow, also over attempts; one that was injected is never injected again in the attempt. At most as many
 //! checkpoints are in flight as the options say, and none is published before the one before it is committed or discarded.
 //! After [`Action::Fail`] or [`Action::Finish`] there is no further action.
@@ -29,6 +33,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::commit::{CommitPermit, PublishReceipt};
+use super::upgrade::{Adopted, NextBarrier, Role, Trial};
 use crate::element::{Barrier, Purpose};
 use crate::id::{Epoch, TaskId};
 
@@ -55,6 +60,13 @@ pub enum Event<S> {
     SourceEnded(TaskId),
     /// The job is to stop with a checkpoint.
     StopRequested,
+    /// A checkpoint is to be taken as soon as may be, also if nothing has changed.
+    CheckpointRequested,
+    /// An operator is to be swapped at the next barrier behind which the stream goes on. One at a time.
+    UpgradeRequested {
+        /// How long the new one is tried, from the commit of the checkpoint at whose barrier it came.
+        probation: Duration,
+    },
     /// A task's snapshot is durable. `changed` must be true if anything in it differs from the task's snapshot of the epoch
     /// before: a position of a split, any state, or output that was prepared.
     Acked {
@@ -91,6 +103,10 @@ pub enum Event<S> {
 /// What is to be done, in this order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action<S> {
+    /// Let the operator be swapped by every task behind its snapshot of this epoch, whose barrier comes next.
+    Swap { epoch: Epoch },
+    /// The new operator is in force for good.
+    Adopt(Adopted),
     /// Hand the barrier to every source.
     InjectBarrier(Barrier),
     /// Write the manifest, create-if-absent. `ended`: every source had ended before the barrier.
@@ -175,6 +191,9 @@ pub struct Coordinator<S> {
     /// The sources that have not ended.
     sources: BTreeSet<TaskId>,
     stop_requested: bool,
+    /// The next checkpoint is wanted at once, and counts as changed.
+    checkpoint_requested: bool,
+    trial: Trial,
     /// The newest epoch that was injected in this attempt, or published before it.
     newest: Option<Epoch>,
     /// Oldest first.
@@ -207,6 +226,8 @@ impl<S> Coordinator<S> {
             tasks,
             sources,
             stop_requested: false,
+            checkpoint_requested: false,
+            trial: Trial::default(),
             newest: last_published,
             in_flight: VecDeque::new(),
             phase: Phase::Snapshotting,
@@ -218,7 +239,7 @@ impl<S> Coordinator<S> {
     /// Takes in an event and says what is to be done. A late answer, about an epoch that is over, changes nothing.
     ///
     /// # Panics
-    /// If the event is about a task or an epoch that never was.
+    /// If the event is about a task or an epoch that never was, or asks for an upgrade while another one is on trial.
     pub fn step(&mut self, event: Event<S>, now: Duration) -> Vec<Action<S>> {
         let mut actions = Vec::new();
         if self.is_over {
@@ -231,6 +252,8 @@ impl<S> Coordinator<S> {
                 self.sources.remove(&task);
             }
             Event::StopRequested => self.stop_requested = true,
+            Event::CheckpointRequested => self.checkpoint_requested = true,
+            Event::UpgradeRequested { probation } => self.trial.request(probation),
             Event::Acked { task, epoch, snapshot, changed } => {
                 self.check_task(task);
                 self.acked(task, epoch, snapshot, changed);
@@ -259,8 +282,7 @@ impl<S> Coordinator<S> {
             Phase::Publishing { deadline } | Phase::Committing { deadline } => Some(deadline),
         };
         let snapshots = self.waiting_for_snapshots().map(|checkpoint| checkpoint.injected_at + self.options.timeout);
-        let next = (!self.is_last_injected() && self.may_inject()).then_some(self.due);
-        [step, snapshots, next].into_iter().flatten().min()
+        [step, snapshots, self.next_barrier_from()].into_iter().flatten().min()
     }
 
     fn check_task(&self, task: TaskId) {
@@ -311,6 +333,7 @@ impl<S> Coordinator<S> {
             panic!("epoch {epoch} was committed although nobody asked for it");
         };
         assert_eq!(epoch, oldest.barrier.epoch, "the epoch that is being committed");
+        actions.extend(self.trial.committed(epoch, now).map(Action::Adopt));
         actions.push(Action::Retain { committed: epoch });
         self.end_oldest(now, actions);
         self.end_snapshots(now, actions);
@@ -343,9 +366,8 @@ impl<S> Coordinator<S> {
         if let Some(reason) = self.late(now) {
             return self.fail(reason, actions);
         }
-        let purpose = self.next_purpose();
-        if self.may_inject() && !self.is_last_injected() && (now >= self.due || purpose == Purpose::Last) {
-            self.inject(purpose, now, actions);
+        if self.next_barrier_from().is_some_and(|from| now >= from) {
+            self.inject(now, actions);
         }
     }
 
@@ -391,13 +413,33 @@ impl<S> Coordinator<S> {
         self.in_flight.back().is_some_and(|newest| newest.barrier.purpose == Purpose::Last)
     }
 
-    fn inject(&mut self, purpose: Purpose, now: Duration, actions: &mut Vec<Action<S>>) {
+    /// From when on the next barrier is injected; `None` if something else has to happen first.
+    fn next_barrier_from(&self) -> Option<Duration> {
+        if !self.may_inject() || self.is_last_injected() {
+            return None;
+        }
+        match (self.next_purpose(), self.trial.next_barrier()) {
+            (Purpose::Last, _) => Some(Duration::ZERO),
+            (Purpose::Continue, NextBarrier::Held) => None,
+            (Purpose::Continue, NextBarrier::From(time)) => Some(time),
+            (Purpose::Continue, NextBarrier::AsEver) if self.checkpoint_requested => Some(Duration::ZERO),
+            (Purpose::Continue, NextBarrier::AsEver) => Some(self.due),
+        }
+    }
+
+    fn inject(&mut self, now: Duration, actions: &mut Vec<Action<S>>) {
+        let purpose = self.next_purpose();
         let epoch = self.newest.map_or(Epoch(1), Epoch::next);
         self.newest = Some(epoch);
         self.due = now + self.options.interval;
         let barrier = Barrier { epoch, purpose };
+        let role = self.trial.injected(barrier);
+        let changed = std::mem::take(&mut self.checkpoint_requested) || role != Role::None;
+        if role == Role::Swap {
+            actions.push(Action::Swap { epoch });
+        }
         let (ended, snapshots) = (self.sources.is_empty(), BTreeMap::new());
-        self.in_flight.push_back(Checkpoint { barrier, ended, injected_at: now, snapshots, changed: false });
+        self.in_flight.push_back(Checkpoint { barrier, ended, injected_at: now, snapshots, changed });
         actions.push(Action::InjectBarrier(barrier));
     }
 }

@@ -132,6 +132,20 @@ fn marker_names(epoch: Option<Epoch>) -> String {
 }
 
 impl DecisionRefused {
+    /// Whether this is so by any marker that was ever committed, be it the newest or not: then the job can't go on whoever is shut
+    /// out. A manifest is there before its marker is, so a store without it is older, or another copy.
+    pub fn holds_for_any_marker(&self) -> bool {
+        match self {
+            Self::CheckpointLost { epoch, newest, .. } => newest.is_none_or(|newest| newest < *epoch),
+            Self::Differs { .. } => true,
+            Self::OtherJob { .. }
+            | Self::DeciderGone { .. }
+            | Self::DeciderMoved { .. }
+            | Self::MarkerLost { .. }
+            | Self::MarkerBehind { .. } => false,
+        }
+    }
+
     /// What the user can do.
     pub fn help(&self) -> String {
         match self {

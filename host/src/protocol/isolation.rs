@@ -40,6 +40,10 @@ impl Fingerprint {
         }
         Fingerprint(hash.digest128())
     }
+
+    pub fn bits(self) -> u128 {
+        self.0
+    }
 }
 
 /// A record at which an operator traps, and how.
@@ -122,6 +126,11 @@ impl Watch {
 
     pub fn has_trapped(&self) -> bool {
         self.trap.is_some()
+    }
+
+    /// It was another component that has trapped than the one that goes on.
+    pub fn forget_trap(&mut self) {
+        self.trap = None;
     }
 
     /// The epoch that what comes now belongs to.

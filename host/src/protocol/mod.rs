@@ -16,6 +16,7 @@ pub mod recovery;
 pub mod restart;
 pub mod retention;
 pub mod transactions;
+pub mod upgrade;
 mod watermark;
 mod watermark_strategy;
 

@@ -104,9 +104,10 @@ pub struct ExpectedJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedOperator {
     Source,
-    /// With its tables of keyed state and their versions.
+    /// With its tables of keyed state and their versions, and whether it can bring older ones to them.
     Operator {
         tables: BTreeMap<String, u32>,
+        migrates: bool,
     },
     Sink,
 }
@@ -152,9 +153,14 @@ pub enum RecoveryRefused {
     TableGone { epoch: Epoch, operator: Name, table: String },
     #[error(
         "the checkpoint of epoch {epoch} has version {found} of table '{table}' of operator '{operator}', and its component \
-         declares version {expected}"
+         declares version {expected}; state can't be brought back to an older version"
     )]
-    TableVersionChanged { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
+    TableNewer { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
+    #[error(
+        "the checkpoint of epoch {epoch} has version {found} of table '{table}' of operator '{operator}', and its component \
+         declares version {expected} and exports no migration"
+    )]
+    TableNotMigrated { epoch: Epoch, operator: Name, table: String, found: u32, expected: u32 },
     #[error(
         "the checkpoint of epoch {epoch} has records in flight from '{from}'{} to input {input} of '{operator}', which no longer \
          reads there",
@@ -198,9 +204,13 @@ impl RecoveryRefused {
                  records in flight"
             ),
             Self::TableGone { .. } => "use a component that declares it, or start the job under a new name".into(),
-            Self::TableVersionChanged { found, .. } => {
-                format!("use a component that declares version {found}, or start the job under a new name")
+            Self::TableNewer { found, .. } => {
+                format!("use a component that declares version {found} or a later one, or start the job under a new name")
             }
+            Self::TableNotMigrated { found, .. } => format!(
+                "use a component that can migrate (one of the `lockgate` SDK says how in `Operator::migrate`) or that declares \
+                 version {found}, or start the job under a new name"
+            ),
             Self::KeyGroupsTorn { .. } => "this is a fault of the host that wrote it; please report it".into(),
         }
     }
@@ -299,10 +309,10 @@ fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &Expect
         let part = found.parts().next();
         return part.map_or(Ok(()), |what| Err(RecoveryRefused::OperatorGone { epoch, operator: operator(), what }));
     };
-    let (now, tables) = match expected {
-        ExpectedOperator::Source => ("a source", None),
-        ExpectedOperator::Operator { tables } => ("an operator", Some(tables)),
-        ExpectedOperator::Sink => ("a sink", None),
+    let (now, tables, migrates) = match expected {
+        ExpectedOperator::Source => ("a source", None, false),
+        ExpectedOperator::Operator { tables, migrates } => ("an operator", Some(tables), *migrates),
+        ExpectedOperator::Sink => ("a sink", None, false),
     };
     let fits = |part: &Part| match part {
         Part::Splits => matches!(expected, ExpectedOperator::Source),
@@ -313,22 +323,16 @@ fn check_operator(epoch: Epoch, name: &Name, found: &OperatorFacts, job: &Expect
     if let Some(what) = found.parts().find(|part| !fits(part)) {
         return Err(RecoveryRefused::KindChanged { epoch, operator: operator(), what, now });
     }
-    for (table, &version) in &found.tables {
-        let table_name = || table.clone();
-        match tables.and_then(|tables| tables.get(table)) {
-            None => {
-                return Err(RecoveryRefused::TableGone { epoch, operator: operator(), table: table_name() });
-            }
-            Some(&expected) if expected != version => {
-                return Err(RecoveryRefused::TableVersionChanged {
-                    epoch,
-                    operator: operator(),
-                    table: table_name(),
-                    found: version,
-                    expected,
-                });
-            }
-            Some(_) => {}
+    for (table, &found) in &found.tables {
+        let (operator, table, expected) = (operator(), table.clone(), tables.and_then(|tables| tables.get(table)));
+        let Some(&expected) = expected else {
+            return Err(RecoveryRefused::TableGone { epoch, operator, table });
+        };
+        if found > expected {
+            return Err(RecoveryRefused::TableNewer { epoch, operator, table, found, expected });
+        }
+        if found < expected && !migrates {
+            return Err(RecoveryRefused::TableNotMigrated { epoch, operator, table, found, expected });
         }
     }
     let edges = job.edges.get(name);

@@ -1,15 +1,16 @@
 //! What may be removed from the checkpoint store.
 //!
-//! A file goes when no kept manifest reaches it, and it can't be part of a checkpoint that is still being made:
-//! - the newest manifests up to the committed one, as many as are to be kept, and all that are newer are kept;
+//! A file goes when no manifest that stays reaches it, and it can't be part of a checkpoint that is still being made:
+//! - the newest manifests up to the committed one, as many as are to be retained, and all that are newer stay;
+//! - so do those of checkpoints that a user keeps, however old they are;
 //! - a file of the running attempt (or of a newer one) that no manifest reaches may belong to a snapshot whose manifest
 //!   isn't written yet, so it stays. If it never gets into a manifest, the next attempt removes it.
 //!
 //! What snapshots owe for this to be safe: they refer to new files and to those of the manifest before, never to a file
 //! that only an older manifest has.
 //!
-//! Invariant: everything is classified before anything is deleted. Nothing that a kept manifest reaches is in a
-//! [`Deletions`], and neither is the committed epoch's manifest.
+//! Invariant: everything is classified before anything is deleted. Nothing that a manifest reaches that stays is in a
+//! [`Deletions`], and neither is the committed epoch's manifest nor one that a user keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -24,6 +25,8 @@ pub struct RetentionFacts {
     pub files: BTreeMap<String, Attempt>,
     /// Every manifest with the paths of the files it names.
     pub manifests: BTreeMap<Epoch, BTreeSet<String>>,
+    /// The checkpoints that a user keeps. One without a manifest means nothing.
+    pub kept: BTreeSet<Epoch>,
     /// The newest epoch that is committed.
     pub committed: Epoch,
     /// The running attempt.
@@ -48,7 +51,7 @@ pub enum RetentionRefused {
     CommittedManifestMissing { epoch: Epoch },
 }
 
-/// Lists everything that may go if `keep` committed manifests are to stay.
+/// Lists everything that may go if the `keep` newest committed manifests are to stay.
 ///
 /// # Errors
 /// [`RetentionRefused`] if what was found can't be true of a sound store.
@@ -57,16 +60,18 @@ pub fn plan(facts: &RetentionFacts, keep: NonZeroU32) -> Result<Deletions, Reten
         return Err(RetentionRefused::CommittedManifestMissing { epoch: facts.committed });
     }
     let committed = facts.manifests.range(..=facts.committed).map(|(&epoch, _)| epoch).collect::<Vec<_>>();
-    let goes = committed.len().saturating_sub(keep.get() as usize);
-    let manifests = committed[..goes].to_vec();
-    let first_kept = committed[goes];
+    let old = committed.len().saturating_sub(keep.get() as usize);
+    let going = committed[..old].iter().copied().filter(|epoch| !facts.kept.contains(epoch)).collect::<BTreeSet<_>>();
 
-    let needed = facts.manifests.range(first_kept..).flat_map(|(_, paths)| paths).collect::<BTreeSet<_>>();
-    let released = facts.manifests.range(..first_kept).flat_map(|(_, paths)| paths).collect::<BTreeSet<_>>();
+    let paths_of = |goes: bool| {
+        let manifests = facts.manifests.iter().filter(|(epoch, _)| going.contains(epoch) == goes);
+        manifests.flat_map(|(_, paths)| paths).collect::<BTreeSet<_>>()
+    };
+    let (needed, released) = (paths_of(false), paths_of(true));
     let may_be_in_the_making = |path: &String, attempt: Attempt| attempt >= facts.attempt && !released.contains(path);
     let goes = |(path, attempt): &(&String, &Attempt)| !needed.contains(path) && !may_be_in_the_making(path, **attempt);
     let files = facts.files.iter().filter(goes).map(|(path, _)| path.clone()).collect();
-    Ok(Deletions { manifests, files })
+    Ok(Deletions { manifests: going.into_iter().collect(), files })
 }
 
 #[cfg(test)]
@@ -80,6 +85,7 @@ mod tests {
         RetentionFacts {
             files: files.iter().map(|&(name, attempt)| (name.to_owned(), Attempt(attempt))).collect(),
             manifests: manifests.iter().map(|&(epoch, names)| (Epoch(epoch), named(names))).collect(),
+            kept: BTreeSet::new(),
             committed: Epoch(committed),
             attempt: RUNNING,
         }
@@ -96,6 +102,20 @@ mod tests {
         let deletions = Deletions { manifests: vec![Epoch(3)], files: vec!["old".to_owned()] };
         assert_eq!(plan(&facts, keep(1)), Ok(deletions));
         assert_eq!(plan(&facts, keep(2)), Ok(Deletions::default()));
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_user_keeps_stays_with_all_its_files_until_it_is_released() {
+        let manifests: &[(u64, &[&str])] = &[(1, &["a", "shared"]), (2, &["b", "shared"]), (3, &["c"])];
+        let files = [("a", 2), ("b", 2), ("c", 2), ("shared", 2)];
+        let mut facts = facts(manifests, &files, 3);
+        facts.kept = BTreeSet::from([Epoch(1), Epoch(99)]);
+        let deletions = Deletions { manifests: vec![Epoch(2)], files: vec!["b".to_owned()] };
+        assert_eq!(plan(&facts, keep(1)), Ok(deletions));
+        facts.kept.clear();
+        let all =
+            Deletions { manifests: vec![Epoch(1), Epoch(2)], files: ["a", "b", "shared"].map(str::to_owned).into() };
+        assert_eq!(plan(&facts, keep(1)), Ok(all));
     }
 
     #[test]
@@ -129,7 +149,8 @@ mod tests {
         }
     }
 
-    /// Four manifests and three files, each of either attempt and named by any run of manifests or by none.
+    /// Four manifests, of which a user keeps one or none, and three files, each of either attempt and named by any run of
+    /// manifests or by none.
     fn every_store(mut check: impl FnMut(&RetentionFacts)) {
         let runs = (1..=4u64).flat_map(|first| (first..=4).map(move |last| first..=last)).chain([5..=5]);
         let file = runs.flat_map(|run| [(run.clone(), Attempt(1)), (run, RUNNING)]).collect::<Vec<_>>();
@@ -141,10 +162,11 @@ mod tests {
                         let named = files.iter().filter(|(_, (run, _))| run.contains(&epoch));
                         named.map(|(name, _)| (*name).to_owned()).collect::<BTreeSet<_>>()
                     };
-                    for committed in 3..=4 {
+                    for (committed, kept) in [(3, None), (4, None), (3, Some(1)), (4, Some(1)), (4, Some(2))] {
                         check(&RetentionFacts {
                             files: files.iter().map(|(name, (_, attempt))| ((*name).to_owned(), *attempt)).collect(),
                             manifests: (1..=4).map(|epoch| (Epoch(epoch), names(epoch))).collect(),
+                            kept: kept.map(Epoch).into_iter().collect(),
                             committed: Epoch(committed),
                             attempt: RUNNING,
                         });
@@ -167,6 +189,7 @@ mod tests {
                     assert!(left.manifests.values().all(whole), "{facts:?} {deletions:?} after {steps}");
                     let committed = left.manifests.range(..=facts.committed).count();
                     assert!(committed >= kept as usize && left.manifests.contains_key(&Epoch(4)), "{facts:?}");
+                    assert!(facts.kept.iter().all(|epoch| left.manifests.contains_key(epoch)), "{facts:?}");
 
                     // After a crash here, the next attempt removes whatever nobody needs.
                     left.attempt = Attempt(RUNNING.0 + 1);

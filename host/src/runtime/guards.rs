@@ -5,26 +5,31 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Job, RunError};
+use super::{Job, Operator, RunError};
 use crate::guest::OperatorInstance;
-use crate::id::{Attempt, Epoch, SubtaskId};
-use crate::protocol::OnError;
+use crate::id::{Attempt, Epoch, Name, SubtaskId};
 use crate::protocol::isolation::{Isolation, Watch};
+use crate::protocol::{Guarantee, OnError};
+use crate::replay::{Capsules, Examiner};
 use crate::task::{CommittedEpoch, Counters, DeadLetters, Guarded, SharedWatch, TaskError};
 
 /// The guards of one attempt.
 pub struct Guards {
     watches: BTreeMap<SubtaskId, SharedWatch>,
     committed: CommittedEpoch,
+    capsules: Arc<Capsules>,
 }
 
 /// What guards one subtask.
+#[derive(Clone)]
 pub struct Guard {
     subtask: SubtaskId,
     letters: Option<DeadLetters>,
     watch: SharedWatch,
     committed: CommittedEpoch,
     counters: Counters,
+    /// Whether what was processed since the last checkpoint comes again in the next attempt.
+    is_replayed: bool,
 }
 
 impl Guards {
@@ -40,7 +45,16 @@ impl Guards {
             let watch = Arc::new(Mutex::new(isolation.watch(&subtask)));
             (subtask, watch)
         });
-        Guards { watches: watched.collect(), committed: CommittedEpoch::default() }
+        let capsules = Arc::new(Capsules::open(job.state_dir.join("capsules")));
+        Guards { watches: watched.collect(), committed: CommittedEpoch::default(), capsules }
+    }
+
+    /// What makes capsules of a subtask's failures, if its operator may have any.
+    pub fn examiner(&self, job: &Job, subtask: &SubtaskId) -> Option<Examiner> {
+        let Operator { capsules_max, state_memory_bytes_max, .. } = job.operators[&subtask.operator];
+        let capsules = Arc::clone(&self.capsules);
+        let examiner = || Examiner::new(capsules, capsules_max, job.max_parallelism, state_memory_bytes_max);
+        (capsules_max > 0).then(examiner)
     }
 
     /// That of a subtask, if its operator has one.
@@ -54,7 +68,8 @@ impl Guards {
             OnError::Fail | OnError::Skip => None,
         };
         let (subtask, committed, counters) = (subtask.clone(), self.committed.clone(), Arc::clone(counters));
-        Some(Guard { subtask, letters, watch, committed, counters })
+        let is_replayed = job.guarantee != Guarantee::AtMostOnce;
+        Some(Guard { subtask, letters, watch, committed, counters, is_replayed })
     }
 
     /// A checkpoint is committed.
@@ -69,9 +84,17 @@ impl Guards {
         self.watches.get(&error.subtask).is_some_and(|watch| look(watch).has_trapped())
     }
 
-    /// What they have seen, when no task runs any more.
-    pub fn watches(&self) -> Vec<(SubtaskId, Watch)> {
-        self.watches.iter().map(|(subtask, watch)| (subtask.clone(), look(watch))).collect()
+    /// What they have seen, when no task runs any more. `tried`: the operator whose new component was on trial, and at which epoch it
+    /// was swapped. Where that one has trapped, the old one may not.
+    pub fn watches(&self, tried: Option<(&Name, Epoch)>) -> Vec<(SubtaskId, Watch)> {
+        let seen = |(subtask, watch): (&SubtaskId, &SharedWatch)| {
+            let mut seen = look(watch);
+            if tried.is_some_and(|(operator, swap)| subtask.operator == *operator && seen.epoch() > swap) {
+                seen.forget_trap();
+            }
+            (subtask.clone(), seen)
+        };
+        self.watches.iter().map(seen).collect()
     }
 }
 
@@ -80,9 +103,10 @@ fn look(watch: &SharedWatch) -> Watch {
 }
 
 impl Guard {
-    /// Puts an operator under its policy.
-    pub fn around(self, instance: Box<dyn OperatorInstance>) -> Box<dyn OperatorInstance> {
-        let Guard { subtask, letters, watch, committed, counters } = self;
-        Box::new(Guarded::new(instance, subtask, letters, watch, committed, counters))
+    /// Puts an operator under its policy; one that takes the place of another goes on with what was seen of that one.
+    pub fn around(&self, instance: Box<dyn OperatorInstance>, examiner: Option<Examiner>) -> Box<dyn OperatorInstance> {
+        let Guard { subtask, letters, watch, committed, counters, is_replayed } = self.clone();
+        let guarded = Guarded::new(instance, subtask, letters, watch, committed, counters);
+        Box::new(guarded.with_examiner(examiner, is_replayed))
     }
 }

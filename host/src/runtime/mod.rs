@@ -1,14 +1,19 @@
 //! One job: recover, wire, run, checkpoint, start again after a failure, stop.
 //!
-//! Invariant: nothing outside of this room spawns; all that is spawned is joined before [`run`] returns.
+//! Invariant: all that this room spawns is joined before [`run`] returns.
 
 mod attempts;
 mod commit;
+mod dry_run;
 mod guards;
+mod keyed;
+mod opener;
 mod progress;
 mod pump;
 mod recover;
+mod requests;
 mod take_up;
+mod upgrade;
 mod upload;
 mod wire;
 mod worth;
@@ -23,7 +28,10 @@ use attempts::with_causes;
 
 pub use attempts::run;
 pub use commit::CommitError;
+pub use dry_run::{DryRun, DryRunError, DryRunTable, dry_run};
 pub use recover::preview::preview;
+pub use requests::{Components, JobHandle, RequestRefused, Requests, requests};
+pub use upgrade::{PROBATION_MAX, UpgradeFailed, UpgradeRequest, Upgraded};
 pub use upload::UploadError;
 
 use crate::connector::{ConnectorError, EventTimeOptions, SinkOptions, SourceOptions};
@@ -70,12 +78,17 @@ pub struct Source {
 /// An operator of a job: what makes its instances, and what they are given.
 pub struct Operator {
     pub factory: Arc<dyn OperatorFactory>,
+    /// Of an upgrade that may have been interrupted: the new component. It takes the place of `factory` if the checkpoint from which
+    /// the job goes on names it; otherwise it is dropped.
+    pub candidate: Option<Arc<dyn OperatorFactory>>,
     pub config_json: String,
     pub limits: Limits,
     /// Changed keyed state that one subtask keeps in memory before it is merged into RocksDB.
     pub state_memory_bytes_max: usize,
     /// What becomes of records that it can't process.
     pub on_error: OnError,
+    /// How many capsules of its failures are kept.
+    pub capsules_max: u32,
 }
 
 /// How a job came to its end.
@@ -83,6 +96,8 @@ pub struct Operator {
 pub struct Finished {
     /// Its input had ended; otherwise it was asked to stop.
     pub ended: bool,
+    /// It was asked to end at once, without a last checkpoint: what was read since the newest one is to be read again.
+    pub cancelled: bool,
     /// It was asked to stop while it waited for its next attempt, so what was read since its last checkpoint is to be read
     /// again.
     pub between_attempts: bool,

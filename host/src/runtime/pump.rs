@@ -10,16 +10,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::RunError;
 use super::commit::{CommitError, Committers, Prepared};
 use super::guards::Guards;
+use super::requests::{Request, Requests, Wish};
+use super::upgrade::Upgrades;
 use super::upload::{Part, UploadError, upload};
+use super::{Job, RunError};
 use crate::crash;
 use crate::element::Barrier;
 use crate::id::{Attempt, Epoch, Name, TaskId};
 use crate::protocol::{Action, CommitPermit, Coordinator, Event, FailReason, MaxParallelism, PublishReceipt};
 use crate::store::{CheckpointStore, MANIFEST_VERSION, Manifest, OperatorCheckpoint, StoreError};
-use crate::task::{TaskError, TaskEvent, TaskStatus};
+use crate::task::{SwapBoard, TaskError, TaskEvent, TaskStatus};
 use crate::telemetry::{CheckpointCompleted, CheckpointDiscarded, JobCounters, Newest, RetentionFailed};
 
 /// What the pump needs to know of the attempt.
@@ -33,6 +35,32 @@ pub struct Attempted {
     pub committers: Committers,
     pub counters: Arc<JobCounters>,
     pub guards: Arc<Guards>,
+}
+
+/// What may be asked of the job while it runs, and what its operators are.
+pub struct Asked<'a> {
+    pub job: &'a Job,
+    pub requests: &'a mut Requests,
+    pub upgrades: &'a mut Upgrades,
+    /// That of all tasks.
+    pub board: SwapBoard,
+}
+
+/// How an attempt has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// So has its input.
+    Input,
+    Stopped,
+    Cancelled,
+}
+
+/// What the pump has waited for.
+enum Happened {
+    Event(Event<Vec<Part>>),
+    /// The coordinator needs to know nothing of it.
+    Nothing,
+    Cancelled,
 }
 
 /// The running tasks and the ways to reach them.
@@ -56,8 +84,9 @@ enum Done {
     Retained(Result<(), StoreError>),
 }
 
-pub struct Pump {
+pub struct Pump<'a> {
     attempted: Attempted,
+    asked: Asked<'a>,
     coordinator: Coordinator<Vec<Part>>,
     running: Running,
     work: JoinSet<Done>,
@@ -69,19 +98,21 @@ pub struct Pump {
     sizes: BTreeMap<Epoch, u64>,
     /// The first real failure, with its causes; the coordinator sees only text.
     failure: Option<RunError>,
-    stop: watch::Receiver<bool>,
+    wish: watch::Receiver<Wish>,
 }
 
-impl Pump {
+impl<'a> Pump<'a> {
     pub fn new(
         attempted: Attempted,
+        asked: Asked<'a>,
         coordinator: Coordinator<Vec<Part>>,
         running: Running,
         started: Instant,
-        stop: watch::Receiver<bool>,
-    ) -> Pump {
+    ) -> Pump<'a> {
+        let wish = asked.requests.wish();
         Pump {
             attempted,
+            asked,
             coordinator,
             running,
             work: JoinSet::new(),
@@ -90,35 +121,42 @@ impl Pump {
             injected: BTreeMap::new(),
             sizes: BTreeMap::new(),
             failure: None,
-            stop,
+            wish,
         }
     }
 
-    /// Runs the attempt to its end and waits for all that it has started. Tells whether the input has ended.
+    /// Runs the attempt to its end and waits for all that it has started.
     ///
     /// # Errors
     /// What made the attempt fail.
-    pub async fn run(mut self) -> Result<bool, RunError> {
+    pub async fn run(mut self) -> Result<Ended, RunError> {
+        let mut outcome = self.take_up_requests();
         let outcome = loop {
-            let event = self.next_event().await;
-            let Some(event) = event else { continue };
-            if let Some(outcome) = self.step(event) {
+            if let Some(outcome) = outcome {
                 break outcome.map_err(|reason| self.given_up(reason));
             }
+            outcome = match self.next().await {
+                Happened::Event(event) => self.step(event),
+                Happened::Nothing => None,
+                Happened::Cancelled => Some(Ok(Ended::Cancelled)),
+            };
         };
         // Tasks stop when nobody can send them barriers any more. After a good end, those behind the sources still pass on its ends.
         self.running.barriers.clear();
-        if outcome.is_err() {
+        let passes_on = matches!(outcome, Ok(Ended::Input | Ended::Stopped));
+        if !passes_on {
             self.running.others.clear();
+            // What is prepared may wait for a cluster, or for an epoch before it that has failed.
+            self.attempted.committers.sinks.values().for_each(|committer| committer.give_up());
         }
         self.running.events.close();
         while let Some(joined) = self.running.tasks.join_next().await {
             // It was cancelled just now, and that is no cause.
-            if outcome.is_err() && matches!(joined, Ok((_, Err(TaskError::Cancelled)))) {
+            if !passes_on && matches!(joined, Ok((_, Err(TaskError::Cancelled)))) {
                 continue;
             }
             let failed = self.task_ended(joined);
-            debug_assert!(failed.is_none() || outcome.is_err(), "a task fails only before the job is finished");
+            debug_assert!(failed.is_none() || !passes_on, "a task fails only before the job is finished");
         }
         // A publish or commit that is still running must have its outcome before another attempt may look.
         while self.work.join_next().await.is_some() {}
@@ -140,7 +178,14 @@ impl Pump {
         }
     }
 
-    async fn next_event(&mut self) -> Option<Event<Vec<Part>>> {
+    /// Lets the coordinator know what was asked of attempts before and has still to be done.
+    fn take_up_requests(&mut self) -> Option<Result<Ended, FailReason>> {
+        let checkpoint = self.asked.requests.begin_attempt().then_some(Event::CheckpointRequested);
+        let upgrade = self.asked.upgrades.begin_attempt().map(|probation| Event::UpgradeRequested { probation });
+        [checkpoint, upgrade].into_iter().flatten().find_map(|event| self.step(event))
+    }
+
+    async fn next(&mut self) -> Happened {
         let deadline = self.coordinator.next_deadline().map(|deadline| self.started + deadline);
         let tick = async {
             match deadline {
@@ -148,12 +193,31 @@ impl Pump {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let event = tokio::select! {
             Some(event) = self.running.events.recv() => self.task_event(event),
             Some(done) = self.work.join_next() => self.work_done(done),
             Some(joined) = self.running.tasks.join_next() => self.task_ended(joined),
-            Ok(()) = self.stop.changed() => Some(Event::StopRequested),
+            Ok(()) = self.wish.changed() => match *self.wish.borrow_and_update() {
+                Wish::GoOn => None,
+                Wish::Stop => Some(Event::StopRequested),
+                Wish::Cancel => return Happened::Cancelled,
+            },
+            Some(request) = self.asked.requests.next() => self.request(request),
             () = tick => Some(Event::Tick),
+        };
+        event.map_or(Happened::Nothing, Happened::Event)
+    }
+
+    fn request(&mut self, request: Request) -> Option<Event<Vec<Part>>> {
+        match request {
+            Request::Checkpoint(reply) => {
+                self.asked.requests.await_checkpoint(reply);
+                Some(Event::CheckpointRequested)
+            }
+            Request::Upgrade(request, reply) => {
+                let probation = self.asked.upgrades.request(self.asked.job, request, reply)?;
+                Some(Event::UpgradeRequested { probation })
+            }
         }
     }
 
@@ -197,6 +261,8 @@ impl Pump {
                 crash::point("runtime.committed");
                 self.attempted.counters.committed(epoch);
                 self.attempted.guards.committed(epoch);
+                self.asked.requests.committed(epoch);
+                self.asked.upgrades.committed(epoch);
                 let took = self.injected.remove(&epoch).map_or(Duration::ZERO, |injected| injected.elapsed());
                 let size_bytes = self.sizes.remove(&epoch).unwrap_or_default();
                 let newest = Newest { epoch, took, size_bytes, committed: Instant::now() };
@@ -248,10 +314,20 @@ impl Pump {
     }
 
     /// Lets the coordinator decide and does what it says. The outcome, when there is one.
-    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<bool, FailReason>> {
+    fn step(&mut self, event: Event<Vec<Part>>) -> Option<Result<Ended, FailReason>> {
         let now = self.started.elapsed();
         for action in self.coordinator.step(event, now) {
             match action {
+                Action::Swap { epoch } => {
+                    self.asked.board.post(self.asked.upgrades.swap(self.asked.job, epoch));
+                    crash::point("upgrade.armed");
+                }
+                Action::Adopt(adopted) => {
+                    crash::point("upgrade.adopted");
+                    let Asked { job, requests, upgrades, board } = &mut self.asked;
+                    upgrades.adopt(job, adopted, board.figures());
+                    requests.in_force(upgrades.components(job));
+                }
                 Action::InjectBarrier(barrier) => self.inject(barrier),
                 Action::Publish { epoch, ended, snapshots } => self.publish(epoch, ended, snapshots),
                 Action::Discard { epoch } => {
@@ -269,7 +345,7 @@ impl Pump {
                     }
                     return Some(Err(reason));
                 }
-                Action::Finish { ended } => return Some(Ok(ended)),
+                Action::Finish { ended } => return Some(Ok(if ended { Ended::Input } else { Ended::Stopped })),
             }
         }
         None
@@ -277,6 +353,7 @@ impl Pump {
 
     fn inject(&mut self, barrier: Barrier) {
         self.injected.insert(barrier.epoch, Instant::now());
+        self.asked.requests.injected(barrier.epoch);
         for source in &self.running.barriers {
             // There is room for all that may be in flight. A source that is gone has failed, which its task reports.
             let _ = source.try_send(barrier);
@@ -290,7 +367,8 @@ impl Pump {
         }
         let operators = subtasks.into_iter().map(|(name, subtasks)| {
             let subtasks = subtasks.into_values().collect();
-            (name, OperatorCheckpoint { subtasks })
+            let component = self.asked.upgrades.component(self.asked.job, &name, epoch);
+            (name, OperatorCheckpoint { subtasks, component })
         });
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let manifest = Manifest {

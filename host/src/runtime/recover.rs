@@ -1,6 +1,6 @@
 //! Brings a job to where its newest checkpoint left it, before anything runs.
 //!
-//! The order, and the crash that each step survives by being done again: lock (the kernel frees it), claim an attempt (the
+//! The order, and the crash that each step survives by being done again: see that a first run can begin (nothing is made), lock (the kernel frees it), claim an attempt (the
 //! next one claims another), take over from other deciders and ask what was decided (an answer for ever), new working folder (those
 //! of dead attempts are removed), withdraw the manifest that wasn't decided (it is found again), commit the output of the
 //! checkpoint that was (idempotent), discard the leftovers of dead attempts (nothing that a checkpoint names is among them any more).
@@ -8,7 +8,7 @@
 //! Invariant: state and sources start from the checkpoint that was decided last or, if there is none, from nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::commit::{Committers, Prepared};
@@ -24,13 +24,18 @@ use crate::protocol::recovery::{
     RecoveryFacts, decide,
 };
 use crate::protocol::{CommitPermit, PublishReceipt};
-use crate::store::{CheckpointStore, EdgeRef, JobLock, Manifest, OperatorCheckpoint, StoreError};
+use crate::state::FREE_TABLE;
+use crate::store::{CheckpointStore, EdgeRef, Manifest, OperatorCheckpoint, StoreError};
 use crate::telemetry::CheckpointWithdrawn;
 
 /// The slot of this process. One process runs a whole job.
 pub const SLOT: u32 = 0;
 
+mod first;
+mod locks;
 pub mod preview;
+
+pub use locks::Locks;
 
 /// A job that is ready to be wired.
 pub struct Recovered {
@@ -43,20 +48,6 @@ pub struct Recovered {
     pub committers: Committers,
     /// Live state of this attempt; nothing in it is ever resumed from.
     pub work_folder: PathBuf,
-}
-
-/// What keeps other processes out, from the first attempt to the last, so that none can slip in between two of them.
-#[derive(Default)]
-pub struct Locks(Vec<JobLock>);
-
-impl Locks {
-    /// Takes the lock of the state folder, then, when it is known to be there, that of the store.
-    fn acquire(&mut self, place: usize, folder: &Path, job: &Name) -> Result<(), StoreError> {
-        if self.0.len() == place {
-            self.0.push(JobLock::acquire(folder, job)?);
-        }
-        Ok(())
-    }
 }
 
 impl Recovered {
@@ -84,10 +75,10 @@ fn context(job: &Job, store: &CheckpointStore, attempt: Attempt, name: &Name, pa
 pub async fn recover(job: &Job, locks: &mut Locks) -> Result<Recovered, RunError> {
     let name = &job.name;
     let store_failed = |source: StoreError| RunError::Store { job: name.clone(), source };
-    locks.acquire(0, &job.state_dir, name).map_err(store_failed)?;
-    let root = &job.store;
-    let store = CheckpointStore::open(root, name, SLOT).await.map_err(store_failed)?;
-    locks.acquire(1, &root.join(name.as_str()), name).map_err(store_failed)?;
+    first::check(job).await?;
+    locks.acquire_state(job).map_err(store_failed)?;
+    let store = CheckpointStore::open(&job.store, name, SLOT).await.map_err(store_failed)?;
+    locks.acquire_store(job).map_err(store_failed)?;
     // Claimed first: a run of the same job that still publishes sees the claim, or its manifest is found below.
     let attempt = store.claim_attempt().await.map_err(store_failed)?;
     // What the job can't continue from is told before anybody is shut out or any output is claimed.
@@ -97,8 +88,12 @@ pub async fn recover(job: &Job, locks: &mut Locks) -> Result<Recovered, RunError
         return Err(store_failed(StoreError::Fenced { ours: attempt, newer }));
     }
     crash::point("recover.claimed");
-    let sinks = open_sinks(job, &store, attempt).await?;
-    let decided = decided(job, &store, sinks.decider()).await?;
+    let (sinks, decided) = open_and_decide(job, &store, attempt).await.inspect_err(|error| {
+        // No marker was written for it, so that nobody knows of this folder yet.
+        if published.is_none() && error.is_unfit() {
+            locks.remove_what_was_made(job);
+        }
+    })?;
     let resumed = continue_from(job, &store, decided.epoch).await?;
     for (sink, committer) in sinks.committers() {
         if let Some(committed) = committer.committed().filter(|committed| Some(*committed) > decided.epoch) {
@@ -133,6 +128,16 @@ pub async fn recover(job: &Job, locks: &mut Locks) -> Result<Recovered, RunError
     let work_folder = new_work_folder(job, attempt)?;
     let (manifest, newest_epoch) = (resumed_manifest, published);
     Ok(Recovered { store, attempt, manifest, newest_epoch, sinks, committers, work_folder })
+}
+
+async fn open_and_decide(
+    job: &Job,
+    store: &CheckpointStore,
+    attempt: Attempt,
+) -> Result<(OpenSinks, Decided), RunError> {
+    let sinks = open_sinks(job, store, attempt).await?;
+    let decided = decided(job, store, sinks.decider()).await?;
+    Ok((sinks, decided))
 }
 
 async fn open_reporters(
@@ -182,14 +187,32 @@ async fn connect<T: Send + 'static>(
 
 /// Which checkpoint was decided last. From here on no other process can decide another.
 async fn decided(job: &Job, store: &CheckpointStore, decider: Option<&Arc<dyn Decider>>) -> Result<Decided, RunError> {
-    let facts = match decider.cloned() {
-        Some(decider) => {
-            let place = decider.place().clone();
-            let marker = connect(job, move || decider.take_over()).await?;
-            Some(DeciderFacts { place, marker })
-        }
-        None => None,
-    };
+    let Some(decider) = decider.cloned() else { return resolved(job, store, None).await };
+    let place = decider.place().clone();
+    let (asked, published) = (Arc::clone(&decider), store.epochs().await);
+    let has_published = !published.map_err(|source| RunError::Store { job: job.name.clone(), source })?.is_empty();
+    if has_published && !connect(job, move || asked.has_marker_topic()).await? {
+        // There can't be a marker: if the job can't go on without one, that is told before a topic is made for it.
+        resolved(job, store, Some(DeciderFacts { place: place.clone(), marker: None })).await?;
+    }
+    refuse_older_store(job, store, &decider).await?;
+    let marker = connect(job, move || decider.take_over()).await?;
+    resolved(job, store, Some(DeciderFacts { place, marker })).await
+}
+
+/// A store that is behind the marker already is refused before a healthy run of the job, which is somewhere else, is shut out.
+async fn refuse_older_store(job: &Job, store: &CheckpointStore, decider: &Arc<dyn Decider>) -> Result<(), RunError> {
+    let (place, asked) = (decider.place().clone(), Arc::clone(decider));
+    let marker = connect(job, move || asked.peek()).await?;
+    match resolved(job, store, Some(DeciderFacts { place, marker })).await {
+        Err(error @ RunError::Undecided { .. }) if error.is_unfit() => Err(error),
+        // The marker may be an older one, or the store move on meanwhile: what is so afterwards counts.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// What these facts and those of the store make of it.
+async fn resolved(job: &Job, store: &CheckpointStore, facts: Option<DeciderFacts>) -> Result<Decided, RunError> {
     let store_failed = |source: StoreError| RunError::Store { job: job.name.clone(), source };
     let epochs = store.epochs().await.map_err(store_failed)?;
     let marked = facts.as_ref().and_then(|facts| facts.marker.as_ref()?.decided).map(|(epoch, _)| epoch);
@@ -223,7 +246,7 @@ async fn continue_from(
         manifests: BTreeSet::from([epoch]),
         newest: Some(NewestManifest::Valid(manifest_facts(&manifest))),
     };
-    match decide(&facts, &expected(job)) {
+    match decide(&facts, &expected(job, &manifest)) {
         RecoveryDecision::Fresh => panic!("epoch {epoch} was published"),
         RecoveryDecision::Resume { epoch } => {
             assert_eq!(epoch, manifest.epoch, "the checkpoint is the one that was read");
@@ -233,10 +256,10 @@ async fn continue_from(
     }
 }
 
-fn manifest_facts(manifest: &Manifest) -> ManifestFacts {
+pub(super) fn manifest_facts(manifest: &Manifest) -> ManifestFacts {
     let operator = |operator: &OperatorCheckpoint| {
         let keyed = || operator.subtasks.iter().filter_map(|part| part.keyed.as_ref());
-        let tables = keyed().flat_map(|keyed| &keyed.tables);
+        let tables = keyed().flat_map(|keyed| &keyed.tables).filter(|table| table.name != FREE_TABLE);
         let in_flight = operator.subtasks.iter().filter_map(|part| part.in_flight.as_ref());
         let edge = |edge: &EdgeRef| {
             let EdgeRef { from, output, input, exchange: _ } = edge.clone();
@@ -261,13 +284,14 @@ fn manifest_facts(manifest: &Manifest) -> ManifestFacts {
     }
 }
 
-fn expected(job: &Job) -> ExpectedJob {
+/// The job with the components that are in force at a checkpoint.
+pub(super) fn expected(job: &Job, manifest: &Manifest) -> ExpectedJob {
     let sources = job.sources.keys().map(|name| (name.clone(), ExpectedOperator::Source));
     let sinks = job.sinks.keys().map(|name| (name.clone(), ExpectedOperator::Sink));
     let operators = job.operators.iter().map(|(name, operator)| {
-        let tables = operator.factory.descriptor().stored_tables().into_iter();
+        let tables = operator.at(name, Some(manifest)).descriptor().stored_tables().into_iter();
         let tables = tables.map(|table| (table.name, table.version)).collect();
-        (name.clone(), ExpectedOperator::Operator { tables })
+        (name.clone(), ExpectedOperator::Operator { tables, migrates: operator.at(name, Some(manifest)).migrates() })
     });
     let mut edges = BTreeMap::<Name, BTreeSet<EdgeFacts>>::new();
     for edge in &job.plan.edges {

@@ -5,7 +5,6 @@
 //! Invariant: every channel of the plan has exactly one sender and one receiver.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -13,23 +12,24 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::guards::Guards;
+use super::opener::Opener;
 use super::pump::Running;
 use super::recover::Recovered;
 use super::take_up::{Reader, TakingUp};
-use super::{Job, RunError, progress};
+use super::{Job, RunError, keyed, progress};
 use crate::channel::{Announce, Capacity, Inputs, Receiver, Sender, link};
 use crate::connector::open_source;
 use crate::element::Barrier;
 use crate::graph::{self, NodeId, NodeKind, Plan};
-use crate::guest::{Counters, InstanceContext, OperatorFactory, OperatorInstance};
+use crate::guest::{InstanceContext, OperatorFactory, OperatorInstance};
 use crate::id::{Name, SubtaskId, TaskId};
 use crate::protocol::in_flight::Place;
 use crate::protocol::{Aligner, OnError};
-use crate::state::{BlockCache, KeyedState, StateOptions, TransferError};
-use crate::store::{CheckpointStore, KeyedSnapshot, SubtaskSnapshot};
+use crate::state::{BlockCache, StateOptions};
+use crate::store::{CheckpointStore, SubtaskSnapshot};
 use crate::task::{
-    Chain, Exchange, Head, InputLabel, OperatorSlot, Outlet, SourceTime, Tail, Task, TaskError, TaskEvent, TaskStatus,
-    Traced, Wires,
+    Chain, Exchange, Head, InputLabel, OperatorSlot, Outlet, SharedEpoch, SourceTime, SwapBoard, Swaps, Tail, Task,
+    TaskError, TaskEvent, TaskStatus, Traced, Wires, WithoutKey,
 };
 use crate::telemetry::JobCounters;
 
@@ -42,13 +42,14 @@ pub fn start(
     recovered: &Recovered,
     counters: &Arc<JobCounters>,
     guards: &Guards,
+    board: &SwapBoard,
 ) -> Result<Running, RunError> {
     let plan = &job.plan;
     let announce = if job.alignment.overtakes() { Announce::Barriers } else { Announce::Never };
     let (mut senders, mut receivers) = channels(plan, announce);
     let (events_in, events) = mpsc::unbounded_channel::<TaskEvent>();
     let block_cache = BlockCache::new(BLOCK_CACHE_BYTES_MAX);
-    let wiring = Wiring { job, recovered, counters, guards, plan, block_cache };
+    let wiring = Wiring { job, recovered, counters, guards, board, plan, block_cache };
     let mut ready = Vec::new();
     let (mut statuses, mut sources) = (BTreeMap::new(), BTreeSet::new());
     let (mut barriers, mut others) = (Vec::new(), Vec::new());
@@ -116,6 +117,7 @@ struct Wiring<'a> {
     recovered: &'a Recovered,
     counters: &'a Arc<JobCounters>,
     guards: &'a Guards,
+    board: &'a SwapBoard,
     plan: &'a Plan,
     /// Shared by all operators of the job.
     block_cache: BlockCache,
@@ -211,9 +213,13 @@ impl Wiring<'_> {
     fn outlets(&self, senders: Senders) -> Vec<Outlet> {
         let outlet = |(edge, senders): (graph::EdgeId, Vec<Sender>)| {
             let edge = self.plan.edge(edge);
+            let without_key = match self.plan.node(edge.to).keyed {
+                true => WithoutKey::Refused,
+                false => WithoutKey::InTurn { next: 0 },
+            };
             let exchange = match edge.exchange {
                 graph::Exchange::Forward => Exchange::Forward,
-                graph::Exchange::Hash => Exchange::Hash(self.job.max_parallelism),
+                graph::Exchange::Hash => Exchange::Hash(self.job.max_parallelism, without_key),
                 graph::Exchange::Rebalance => Exchange::Rebalance { next: 0 },
                 graph::Exchange::Broadcast => Exchange::Broadcast,
             };
@@ -267,30 +273,31 @@ impl Wiring<'_> {
         let operator = &self.job.operators[&subtask.operator];
         let counters = self.counters.subtask(&subtask);
         let guard = self.guards.guard(self.job, self.recovered.attempt, &subtask, &counters);
+        let opener = Opener {
+            job: self.job.name.clone(),
+            subtask: subtask.clone(),
+            parallelism: chain.parallelism,
+            config_json: operator.config_json.clone(),
+            limits: operator.limits,
+            guard,
+            examiner: self.guards.examiner(self.job, &subtask),
+            epoch: SharedEpoch::behind(self.recovered.manifest.as_ref().map(|manifest| manifest.epoch)),
+            counters: Arc::clone(&counters),
+        };
         let opening = Opening {
             factory: Arc::clone(&operator.factory),
             restored: self.restored(&subtask.operator).map(<[_]>::to_vec).unwrap_or_default(),
             store: self.recovered.store.clone(),
             options: self.state_options(&subtask, chain.parallelism),
-            context: InstanceContext {
-                job: self.job.name.clone(),
-                subtask: subtask.clone(),
-                parallelism: chain.parallelism,
-                config_json: operator.config_json.clone(),
-                limits: operator.limits,
-                rejections: guard.is_some(),
-                state: None,
-                counters: Counters::clone(self.counters.subtask(&subtask).guest()),
-            },
+            context: opener.context(None),
         };
+        let board = self.board.clone();
         let (chained_input, chained_port) = (before.map_or(0, |edge| edge.input), after.map_or(0, |edge| edge.port));
         Box::new(move || {
             let (instance, operator_state) = opening.open()?;
-            let instance = match guard {
-                Some(guard) => guard.around(instance),
-                None => instance,
-            };
-            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters })
+            let instance = opener.guarded(instance);
+            let swaps = Swaps { board, reopen: Box::new(move |factory, state| opener.reopen(factory, state)) };
+            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters, swaps })
         })
     }
 
@@ -311,25 +318,21 @@ impl Wiring<'_> {
 }
 
 /// What opening an operator needs.
-struct Opening {
-    factory: Arc<dyn OperatorFactory>,
+pub(super) struct Opening {
+    pub(super) factory: Arc<dyn OperatorFactory>,
     /// The parts of all subtasks of the checkpoint.
-    restored: Vec<SubtaskSnapshot>,
-    store: CheckpointStore,
-    options: StateOptions,
-    context: InstanceContext,
+    pub(super) restored: Vec<SubtaskSnapshot>,
+    pub(super) store: CheckpointStore,
+    pub(super) options: StateOptions,
+    pub(super) context: InstanceContext,
 }
 
 impl Opening {
-    fn open(mut self) -> Result<(Box<dyn OperatorInstance>, Vec<u8>), TaskError> {
+    pub(super) fn open(mut self) -> Result<(Box<dyn OperatorInstance>, Vec<u8>), TaskError> {
         let subtask = self.context.subtask.clone();
         if !self.options.tables.is_empty() {
-            let range = self.options.key_groups;
-            let keyed = self.restored.iter().filter_map(|part| part.keyed.clone());
-            let own: Vec<KeyedSnapshot> = keyed.filter(|keyed| keyed.key_groups.overlaps(range)).collect();
-            let store = self.store.clone();
-            let fetch = move |file: &_, to: &Path| store.fetch(file, to).map_err(TransferError::from);
-            let state = KeyedState::open(self.options, &own, &fetch);
+            let all = self.restored.iter().filter_map(|part| part.keyed.clone()).collect();
+            let state = keyed::open(&self.store, self.options, all);
             let failed = |source| TaskError::State { subtask: subtask.clone(), source };
             self.context.state = Some(state.map_err(failed)?);
         }

@@ -3,6 +3,8 @@
 //! Worth it is what may pass by itself (a full disk, a busy machine, an operator that says so) and what a rollback may cure (a
 //! trap, a panic). Not worth it is what stays true until somebody changes the job, its input or its store.
 //!
+//! Two of them are told from the rest: a cluster that is only slow to answer, and one that doesn't have what the job file names.
+//!
 //! Invariant: a failure that isn't worth it could never be cured by trying again; one that is in doubt is worth it.
 
 use std::io;
@@ -32,6 +34,47 @@ impl RunError {
             | RunError::GivenUp { .. } => false,
         }
     }
+
+    /// Whether a cluster that is there gave no answer in time: then the job isn't wrong, and waiting may be all that it takes.
+    pub fn is_silence(&self) -> bool {
+        matches!(self.connector(), Some(ConnectorError::Silent { .. }))
+    }
+
+    /// Whether a cluster doesn't have or allow what the job file names, or has decided a checkpoint that the store hasn't. `check
+    /// --connect` says the same.
+    pub fn is_unfit(&self) -> bool {
+        let is_older_store = matches!(self, RunError::Undecided { source, .. } if source.holds_for_any_marker());
+        is_older_store || matches!(self.connector(), Some(ConnectorError::Unfit { .. }))
+    }
+
+    /// What a source or sink failed by, if one did.
+    fn connector(&self) -> Option<&ConnectorError> {
+        match self {
+            RunError::Connector { source, .. } => Some(&**source),
+            RunError::Task { source, .. } => match &**source {
+                TaskError::Connector(source) => Some(source),
+                TaskError::Operator(_)
+                | TaskError::State { .. }
+                | TaskError::Restore { .. }
+                | TaskError::MissingKey { .. }
+                | TaskError::InFlight { .. }
+                | TaskError::Cancelled => None,
+            },
+            RunError::Store { .. }
+            | RunError::Publish { .. }
+            | RunError::WorkFolder { .. }
+            | RunError::Commit { .. }
+            | RunError::Snapshot { .. }
+            | RunError::Panicked { .. }
+            | RunError::Stuck { .. }
+            | RunError::Attempt(_)
+            | RunError::Refused { .. }
+            | RunError::Undecided { .. }
+            | RunError::CheckpointMissing { .. }
+            | RunError::Poison { .. }
+            | RunError::GivenUp { .. } => None,
+        }
+    }
 }
 
 fn of_task(error: &TaskError) -> bool {
@@ -51,12 +94,15 @@ fn of_operator(error: &OperatorError) -> bool {
         Failure::Refused { kind: ErrorKind::Transient, .. } => true,
         // It has said that the same will happen again.
         Failure::Refused { kind: ErrorKind::BadRecord | ErrorKind::Fatal, .. } => false,
-        Failure::Unfit { .. } => false,
+        // What is too large is so again.
+        Failure::Unfit { .. } | Failure::Migration(_) | Failure::StateSize { .. } => false,
         Failure::Deadline { .. }
         | Failure::Memory { .. }
+        | Failure::Tables { .. }
+        | Failure::Instances { .. }
         | Failure::Output { .. }
         | Failure::Panic { .. }
-        | Failure::Stack
+        | Failure::Stack { .. }
         | Failure::Trap { .. }
         | Failure::Misuse(_) => true,
         Failure::State(source) => source.is_guest_fault() || of_state(source),
@@ -66,10 +112,11 @@ fn of_operator(error: &OperatorError) -> bool {
 fn of_connector(error: &ConnectorError) -> bool {
     match error {
         ConnectorError::File { source, .. } => of_io(source),
-        ConnectorError::Full { .. } => true,
+        ConnectorError::Full { .. } | ConnectorError::Silent { .. } => true,
         ConnectorError::Kafka { may_pass, .. } => *may_pass,
         ConnectorError::Missing { .. }
         | ConnectorError::Refused { .. }
+        | ConnectorError::Unfit { .. }
         | ConnectorError::Snapshot { .. }
         | ConnectorError::Commit { .. } => false,
     }
@@ -109,9 +156,12 @@ fn of_state(error: &StateError) -> bool {
         | StateError::Timers { .. }
         | StateError::StagedTooMuch { .. }
         | StateError::ReadTooMuch { .. }
+        | StateError::GivenUp { .. }
         | StateError::TableTwice { .. }
         | StateError::TooManyTables { .. }
         | StateError::TableVersion { .. }
+        | StateError::NotMigrated { .. }
+        | StateError::OldEntry { .. }
         | StateError::TablesDiffer { .. }
         | StateError::KeyGroups { .. }
         | StateError::FileName { .. }
@@ -133,6 +183,7 @@ fn of_store(error: &StoreError) -> bool {
         | StoreError::NoIdentity { .. }
         | StoreError::NoJob { .. }
         | StoreError::NoCheckpoint { .. }
+        | StoreError::NotKept { .. }
         | StoreError::UnsafePath { .. }
         | StoreError::Exists { .. }
         | StoreError::Overtaken { .. }
@@ -175,6 +226,23 @@ mod tests {
         assert!(!refused(ErrorKind::BadRecord) && !refused(ErrorKind::Fatal));
         assert!(of_failure(Failure::Trap { trap: "unreachable".to_owned() }));
         assert!(of_failure(Failure::Deadline { limit: std::time::Duration::from_secs(1) }));
+    }
+
+    #[test]
+    fn a_cluster_that_is_slow_is_tried_again_and_one_without_what_the_job_names_is_not() {
+        let name = || Name::new("in").expect("a name");
+        let silent =
+            || ConnectorError::Silent { name: name(), problem: "no answer".to_owned(), advice: "wait".to_owned() };
+        let unfit =
+            || ConnectorError::Unfit { name: name(), problem: "no topic".to_owned(), advice: "make it".to_owned() };
+        let setup = |source| RunError::Connector { job: name(), source: Box::new(source) };
+        let task = |source| RunError::Task { chain: "in".to_owned(), source: Box::new(TaskError::Connector(source)) };
+        for error in [setup(silent()), task(silent())] {
+            assert!(error.is_worth_another_attempt() && error.is_silence() && !error.is_unfit(), "{error}");
+        }
+        for error in [setup(unfit()), task(unfit())] {
+            assert!(!error.is_worth_another_attempt() && !error.is_silence() && error.is_unfit(), "{error}");
+        }
     }
 
     #[test]

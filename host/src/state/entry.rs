@@ -58,6 +58,14 @@ impl<'a> KeyRef<'a> {
         u16::from_be_bytes([self.prefix[2], self.prefix[3]])
     }
 
+    pub fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    pub fn user_key(&self) -> &'a [u8] {
+        self.user_key
+    }
+
     #[inline]
     pub fn hash(&self) -> u32 {
         self.hash
@@ -85,6 +93,12 @@ impl<'a> KeyRef<'a> {
         to.extend_from_slice(self.key);
         to.extend_from_slice(self.user_key);
     }
+}
+
+/// What the stored keys of a table's entries in one key group begin with.
+pub fn table_prefix(group: u16, table: u16) -> [u8; 4] {
+    let ([a, b], [c, d]) = (group.to_be_bytes(), table.to_be_bytes());
+    [a, b, c, d]
 }
 
 /// The hash of a stored key in a segment's table.

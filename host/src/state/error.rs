@@ -45,16 +45,26 @@ pub enum StateError {
         "{subtask}: the operator asked for more than {bytes_max} bytes of values in one call; let it ask for fewer keys"
     )]
     ReadTooMuch { subtask: SubtaskId, bytes_max: usize },
+    #[error(
+        "{subtask}: the operator asked for more than can be read in the time of its call; let it ask for less at once"
+    )]
+    GivenUp { subtask: SubtaskId },
 
     #[error("{subtask}: the operator declares the table '{table}' twice")]
     TableTwice { subtask: SubtaskId, table: String },
     #[error("{subtask}: the operator and its snapshot have {tables} tables, more than {tables_max}")]
     TooManyTables { subtask: SubtaskId, tables: usize, tables_max: usize },
     #[error(
-        "{subtask}: the checkpoint holds version {snapshot} of the table '{table}', and this operator reads version {operator}; \
-         run the operator that wrote it, or start the job on a new checkpoint store"
+        "{subtask}: the checkpoint holds version {snapshot} of the table '{table}', and this operator knows no newer one than \
+         version {operator}; state can't be brought back to an older version"
     )]
     TableVersion { subtask: SubtaskId, table: String, snapshot: u32, operator: u32 },
+    #[error("{subtask}: the table '{table}' is still in version {from} and was not brought to version {to}")]
+    NotMigrated { subtask: SubtaskId, table: String, from: u32, to: u32 },
+    #[error(
+        "{subtask}: an entry of the table '{table}' in the restored checkpoint is malformed; the checkpoint is corrupt"
+    )]
+    OldEntry { subtask: SubtaskId, table: String },
     #[error(
         "{subtask}: the snapshots of this operator's subtasks disagree about its tables; the checkpoint is corrupt"
     )]
@@ -103,13 +113,19 @@ impl StateError {
             | StateError::Times { .. }
             | StateError::StagedTooMuch { .. }
             | StateError::ReadTooMuch { .. }
+            | StateError::GivenUp { .. }
             | StateError::TableTwice { .. } => {
                 "this is the operator's fault; nothing is lost: correct it and run the job again"
             }
             StateError::TableVersion { .. } | StateError::TooManyTables { .. } => {
                 "nothing is lost: take the operator that wrote the checkpoint, or start the job under a new name"
             }
-            StateError::TablesDiffer { .. }
+            StateError::NotMigrated { .. } => {
+                "nothing is lost: take a component that migrates the table (one of the `lockgate` SDK says how in \
+                 `Operator::migrate`), or the one that wrote the checkpoint"
+            }
+            StateError::OldEntry { .. }
+            | StateError::TablesDiffer { .. }
             | StateError::Timers { .. }
             | StateError::KeyGroups { .. }
             | StateError::FileName { .. }
@@ -141,9 +157,12 @@ impl StateError {
             | StateError::Times { .. }
             | StateError::StagedTooMuch { .. }
             | StateError::ReadTooMuch { .. }
+            | StateError::GivenUp { .. }
             | StateError::TableTwice { .. } => true,
             StateError::TooManyTables { .. }
             | StateError::TableVersion { .. }
+            | StateError::NotMigrated { .. }
+            | StateError::OldEntry { .. }
             | StateError::TablesDiffer { .. }
             | StateError::Timers { .. }
             | StateError::KeyGroups { .. }

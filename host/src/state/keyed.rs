@@ -15,6 +15,7 @@ use super::error::StateError;
 use super::flusher::Flusher;
 use super::key_space::{KeySpace, bit};
 use super::lookup;
+use super::migration::MigratedTable;
 use super::queue::{Covers, Sealed};
 use super::restore::{self, Fetch, Restored};
 use super::rocks::BlockCache;
@@ -24,6 +25,7 @@ use super::snapshot::PendingSnapshot;
 use super::spares::Spares;
 use super::staging::Staging;
 use super::timers::TimerQueue;
+use super::whole::OpenWhole;
 use crate::element::{Column, NO_TIMESTAMP};
 use crate::id::{Attempt, Epoch, SubtaskId};
 use crate::protocol::{KeyGroupRange, MaxParallelism};
@@ -80,6 +82,10 @@ pub struct KeyedState {
     pub(super) written_watermark_ms: i64,
     pub(super) chain: Chain,
     known: KnownFiles,
+    /// Tables that were migrated since it was opened.
+    pub(super) migrated: Vec<MigratedTable>,
+    /// The rest of the restored checkpoint, as long as it may be asked for.
+    pub(super) whole: Option<OpenWhole>,
     pub(super) flusher: Arc<Flusher>,
     thread: Option<JoinHandle<()>>,
 }
@@ -90,7 +96,7 @@ impl KeyedState {
     /// if its size or checksum is wrong.
     ///
     /// # Errors
-    /// If the snapshots can't be used (another version of a table, key groups missing, a corrupt file), or a file or folder
+    /// If the snapshots can't be used (a newer version of a table, key groups missing, a corrupt file), or a file or folder
     /// can't be made.
     pub fn open(
         options: StateOptions,
@@ -125,6 +131,8 @@ impl KeyedState {
             written_watermark_ms: NO_TIMESTAMP,
             chain,
             known,
+            migrated: Vec::new(),
+            whole: None,
             flusher,
             thread,
         };
@@ -146,12 +154,26 @@ impl KeyedState {
     /// # Errors
     /// If the guest asks for what it may not, or the state can't be read.
     pub fn get_many(&self, table: u32, keys: &Column, user_keys: &Column) -> Result<(Column, Vec<u8>), StateError> {
+        self.get_many_until(table, keys, user_keys, &|| false)
+    }
+
+    /// As [`get_many`](Self::get_many), until `is_enough`, which is asked now and then.
+    ///
+    /// # Errors
+    /// As [`get_many`](Self::get_many), and [`StateError::GivenUp`].
+    pub fn get_many_until(
+        &self,
+        table: u32,
+        keys: &Column,
+        user_keys: &Column,
+        is_enough: &dyn Fn() -> bool,
+    ) -> Result<(Column, Vec<u8>), StateError> {
         let table = self.space.table(table)?;
         let rows = self.space.rows(keys, user_keys)?;
         self.flusher.check()?;
         let sealed = self.flusher.segments();
         let segments: Vec<_> = std::iter::once(self.current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
-        lookup::get_many(&self.space, table, rows, &segments, self.flusher.rocks())
+        lookup::get_many(&self.space, table, rows, &segments, self.flusher.rocks(), &|| self.go_on(is_enough))
     }
 
     /// Reads the entries of one key whose user key is greater than `after`, or all, in the order of their user keys: at most
@@ -160,13 +182,33 @@ impl KeyedState {
     /// # Errors
     /// If the guest asks for what it may not, or the state can't be read.
     pub fn scan(&self, table: u32, key: &[u8], after: Option<&[u8]>, max_bytes: u32) -> Result<Page, StateError> {
+        self.scan_until(table, key, after, max_bytes, &|| false)
+    }
+
+    /// As [`scan`](Self::scan), until `is_enough`, which is asked now and then.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan), and [`StateError::GivenUp`].
+    pub fn scan_until(
+        &self,
+        table: u32,
+        key: &[u8],
+        after: Option<&[u8]>,
+        max_bytes: u32,
+        is_enough: &dyn Fn() -> bool,
+    ) -> Result<Page, StateError> {
         let table = self.space.table(table)?;
         self.space.locate(table, key, after.unwrap_or_default())?;
         let key = self.space.locate(table, key, b"")?;
         self.flusher.check()?;
         let sealed = self.flusher.segments();
         let segments: Vec<_> = std::iter::once(self.current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
-        scan::scan(&segments, self.flusher.rocks(), &key, after, max_bytes as usize)
+        let go_on = || self.go_on(is_enough);
+        scan::scan(&segments, self.flusher.rocks(), &key, after, max_bytes as usize, &go_on)
+    }
+
+    fn go_on(&self, is_enough: &dyn Fn() -> bool) -> Result<(), StateError> {
+        if is_enough() { Err(StateError::GivenUp { subtask: self.space.subtask.clone() }) } else { Ok(()) }
     }
 
     /// Stages writes and (`deletes`: a bitmap, or empty) deletions, in order. After an error some of them may be staged.
@@ -220,11 +262,12 @@ impl KeyedState {
     /// Takes a snapshot at a barrier: seals the current segment, and neither writes nor waits.
     ///
     /// # Errors
-    /// If work in the background has failed. The attempt is over.
+    /// If work in the background has failed, or a table was to be migrated and wasn't. The attempt is over.
     ///
     /// # Panics
     /// If there are staged writes: the caller accepts or discards those of each call.
     pub fn freeze(&mut self, epoch: Epoch) -> Result<PendingSnapshot, StateError> {
+        self.check_migrated()?;
         self.flusher.check()?;
         for consolidated in self.flusher.take_consolidated() {
             self.chain.consolidate(consolidated);

@@ -6,6 +6,7 @@ use super::entry::Entry;
 use super::error::StateError;
 use super::key_space::{KeySpace, Rows};
 use super::rocks::{READ_BATCH_KEYS, Rocks};
+use super::scan::GoOn;
 use super::segment::Segment;
 use crate::element::Column;
 
@@ -15,19 +16,21 @@ const READ_BYTES_MAX: usize = 256 << 20;
 /// Values, and a bitmap with 1 for the entries that exist. `segments` come newest first.
 ///
 /// # Errors
-/// If a key belongs to another subtask, the answer is too large, or RocksDB can't read.
+/// If a key belongs to another subtask, the answer is too large, RocksDB can't read, or `go_on` says that it is enough.
 pub fn get_many(
     space: &KeySpace,
     table: u16,
     rows: Rows<'_>,
     segments: &[&Segment],
     rocks: Option<&Rocks>,
+    go_on: &GoOn<'_>,
 ) -> Result<(Column, Vec<u8>), StateError> {
     let mut answer =
         Answer { space, values: Column::with_capacity(rows.count, 0), found: vec![0; rows.count.div_ceil(8)] };
     let mut missed = Missed::default();
     let mut batch: Vec<Option<Entry<'_>>> = Vec::with_capacity(READ_BATCH_KEYS);
     for start in (0..rows.count).step_by(READ_BATCH_KEYS) {
+        go_on()?;
         batch.clear();
         missed.clear();
         for row in start..rows.count.min(start + READ_BATCH_KEYS) {

@@ -1,4 +1,4 @@
-//! One key's entries in order, out of all the places where they may be.
+//! Entries in order, of one key or of all that begin alike, out of all the places where they may be.
 //!
 //! Invariant: of each stored key only the newest entry is seen, and a tombstone hides what is older.
 
@@ -13,6 +13,11 @@ use crate::element::Column;
 
 /// However much a guest asks for.
 const PAGE_BYTES_MAX: usize = 16 << 20;
+/// After so many entries, deleted ones included, a walk asks whether to go on.
+const ENTRIES_PER_LOOK: u32 = 1024;
+
+/// Asked now and then by what may take long; its error ends that.
+pub type GoOn<'a> = dyn Fn() -> Result<(), StateError> + 'a;
 
 /// Entries of one key in the order of their user keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +33,14 @@ pub struct Page {
 /// `segments` come newest first. The page has at least one entry if there is one, and more while they fit `bytes_max`.
 ///
 /// # Errors
-/// If RocksDB can't read.
+/// If RocksDB can't read, or `go_on` says that it is enough.
 pub fn scan(
     segments: &[&Segment],
     rocks: Option<&Rocks>,
     key: &KeyRef<'_>,
     after: Option<&[u8]>,
     bytes_max: usize,
+    go_on: &GoOn<'_>,
 ) -> Result<Page, StateError> {
     let mut prefix = Vec::with_capacity(key.stored_bytes());
     key.write(&mut prefix);
@@ -44,15 +50,55 @@ pub fn scan(
         from.extend_from_slice(after);
         from.push(0);
     }
-    let orders: Vec<_> = segments.iter().map(|segment| segment.order()).collect();
-    let mut cursors = cursors(segments, &orders, &prefix, &from);
-    let mut disk = rocks.map(|rocks| rocks.scan(&from, &after_all(&prefix)));
-
     let mut page = Page { user_keys: Column::with_capacity(0, 0), values: Column::with_capacity(0, 0), more: false };
     let bytes_max = bytes_max.min(PAGE_BYTES_MAX);
     let mut bytes = 0;
+    walk(segments, rocks, &prefix, &from, go_on, |stored, value| {
+        let user_key = &stored[prefix.len()..];
+        // As it takes in the columns.
+        bytes += user_key.len() + value.len() + 8;
+        page.more = page.user_keys.rows() > 0 && bytes > bytes_max;
+        if page.more {
+            return Walk::Stop;
+        }
+        page.user_keys.push(user_key);
+        page.values.push(value);
+        Walk::On
+    })?;
+    Ok(page)
+}
+
+/// Whether a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    On,
+    Stop,
+}
+
+/// Gives `visit` the entries whose stored key begins with `prefix`, from the stored key `from` on, in order, until it stops.
+///
+/// `segments` come newest first.
+///
+/// # Errors
+/// If RocksDB can't read, or `go_on` says that it is enough.
+pub fn walk(
+    segments: &[&Segment],
+    rocks: Option<&Rocks>,
+    prefix: &[u8],
+    from: &[u8],
+    go_on: &GoOn<'_>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Walk,
+) -> Result<(), StateError> {
+    let orders: Vec<_> = segments.iter().map(|segment| segment.order()).collect();
+    let mut cursors = cursors(segments, &orders, prefix, from);
+    let mut disk = rocks.map(|rocks| rocks.scan(from, &after_all(prefix)));
     let mut next = Vec::new();
+    let mut entries = 0u32;
     loop {
+        if entries.is_multiple_of(ENTRIES_PER_LOOK) {
+            go_on()?;
+        }
+        entries = entries.wrapping_add(1);
         let on_disk = disk.as_ref().map(Scan::current).transpose()?.flatten();
         // The first of the smallest is the newest.
         let newest = cursors.iter().filter_map(|c| Some((c.segment, c.key()?))).min_by(|a, b| a.1.cmp(b.1));
@@ -68,18 +114,10 @@ pub fn scan(
                 next.extend_from_slice(entry.key);
                 entry.value
             }
-            (_, None) => break,
+            (_, None) => return Ok(()),
         };
-        if let Some(value) = value {
-            let user_key = &next[prefix.len()..];
-            // As it takes in the columns.
-            bytes += user_key.len() + value.len() + 8;
-            if page.user_keys.rows() > 0 && bytes > bytes_max {
-                page.more = true;
-                break;
-            }
-            page.user_keys.push(user_key);
-            page.values.push(value);
+        if value.is_some_and(|value| visit(&next, value) == Walk::Stop) {
+            return Ok(());
         }
         cursors.iter_mut().for_each(|cursor| cursor.pass(&next));
         if let Some(disk) = &mut disk
@@ -88,7 +126,6 @@ pub fn scan(
             disk.advance();
         }
     }
-    Ok(page)
 }
 
 /// The place of a scan in one run of a segment's order.

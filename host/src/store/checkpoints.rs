@@ -154,13 +154,13 @@ impl CheckpointStore {
         Err(StoreError::Io { action: "claim an attempt in", path, source })
     }
 
-    async fn newest_attempt(&self) -> Result<Option<Attempt>, StoreError> {
+    pub(super) async fn newest_attempt(&self) -> Result<Option<Attempt>, StoreError> {
         Ok(self.numbered(&layout::attempts(self.slot())).await?.last().copied().map(Attempt))
     }
 
     /// The attempt that published the newest manifest: should somebody have removed the claims, no number may come back that files
     /// in the store have in their names. A manifest that can't be read is an error of the load that follows.
-    async fn newest_publisher(&self) -> Result<Option<Attempt>, StoreError> {
+    pub(super) async fn newest_publisher(&self) -> Result<Option<Attempt>, StoreError> {
         let Some(newest) = self.epochs().await?.pop() else { return Ok(None) };
         Ok(self.inspect(newest).await.ok().map(|manifest| manifest.attempt))
     }
@@ -176,7 +176,7 @@ impl CheckpointStore {
     }
 
     /// The numbers of the files of a folder, growing.
-    async fn numbered(&self, folder: &object_store::path::Path) -> Result<Vec<u64>, StoreError> {
+    pub(super) async fn numbered(&self, folder: &object_store::path::Path) -> Result<Vec<u64>, StoreError> {
         let files = self.disk().list(folder).await?.files;
         let mut numbers: Vec<u64> =
             files.iter().filter_map(|(path, _)| path.filename()).filter_map(layout::numbered).collect();
@@ -246,6 +246,7 @@ impl CheckpointStore {
         self.disk().delete(&layout::manifest(self.slot(), undecided)).await?;
         self.disk().sync_folder(&layout::manifests(self.slot())).await?;
         crate::crash::point("store.withdraw.after");
+        self.disk().delete(&layout::kept_mark(self.slot(), undecided)).await?;
         self.forget(undecided);
         Ok(())
     }

@@ -46,6 +46,11 @@ impl Manifest {
         if self.version == 0 || self.epoch.0 == 0 {
             return Err("version and epoch are counted from 1".to_owned());
         }
+        for (what, number) in [("epoch", self.epoch.0), ("attempt", self.attempt.0)] {
+            if number > layout::NUMBER_MAX {
+                return Err(format!("{number} as its {what}, and no host comes so far"));
+            }
+        }
         if MaxParallelism::new(self.max_parallelism.key_groups()).is_none() {
             return Err(format!("{} key groups", self.max_parallelism.key_groups()));
         }
@@ -53,6 +58,9 @@ impl Manifest {
             for (index, subtask) in operator.subtasks.iter().enumerate() {
                 let keyed = subtask.keyed.iter().try_for_each(|keyed| self.check_keyed(keyed));
                 keyed.map_err(|problem| format!("{name}[{index}]: {problem}"))?;
+            }
+            if let Some(component) = operator.component.as_ref().filter(|component| !is_hex(component, 64)) {
+                return Err(format!("{name}: '{component}' as the hash of a component"));
             }
         }
         self.files().try_for_each(check_file)
@@ -72,12 +80,13 @@ impl Manifest {
 
 fn check_file(file: &FileRef) -> Result<(), String> {
     layout::check(&file.path).map_err(|error| error.to_string())?;
+    if is_hex(&file.xxh3, 16) { Ok(()) } else { Err(format!("'{}' as the checksum of {}", file.xxh3, file.path)) }
+}
+
+/// Whether a text is so many hexadecimal digits.
+fn is_hex(text: &str, digits: usize) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if file.xxh3.len() == 16 && file.xxh3.bytes().all(is_digit) {
-        Ok(())
-    } else {
-        Err(format!("'{}' as the checksum of {}", file.xxh3, file.path))
-    }
+    text.len() == digits && text.bytes().all(is_digit)
 }
 
 /// What is read of a manifest before anything else, in every version.
@@ -123,8 +132,11 @@ mod tests {
         assert_eq!(manifest, Manifest { version: 2, ..sample::manifest_in_flight(Epoch(7)) });
         let bytes = include_bytes!("fixtures/manifest-v3.json");
         let manifest = Manifest::decode(bytes).expect("the fixture");
-        assert_eq!(manifest, sample::manifest_decided_elsewhere(Epoch(7)));
-        assert_eq!(manifest.encode(), bytes, "what is written today is still version 3");
+        assert_eq!(manifest, Manifest { version: 3, ..sample::manifest_decided_elsewhere(Epoch(7)) });
+        let bytes = include_bytes!("fixtures/manifest-v4.json");
+        let manifest = Manifest::decode(bytes).expect("the fixture");
+        assert_eq!(manifest, sample::manifest_of_component(Epoch(7)));
+        assert_eq!(manifest.encode(), bytes, "what is written today is still version 4");
     }
 
     #[test]
@@ -160,9 +172,9 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_its_number_even_if_the_rest_is_unknown() {
-        let bytes = seal(&serde_json::json!({ "version": 4, "shape": "another" }));
+        let bytes = seal(&serde_json::json!({ "version": 5, "shape": "another" }));
         let error = Manifest::decode(&bytes).expect_err("a version of tomorrow");
-        assert_eq!(error.to_string(), "its format version is 4, and this host reads 1 to 3");
+        assert_eq!(error.to_string(), "its format version is 5, and this host reads 1 to 4");
     }
 
     #[test]
@@ -172,14 +184,17 @@ mod tests {
             change(&mut json);
             Manifest::decode(&seal(&json)).expect_err("a lie").to_string()
         };
-        let cases: [fn(&mut serde_json::Value); 13] = [
+        let cases: [fn(&mut serde_json::Value); 16] = [
             |m| m["epoch"] = 0.into(),
+            |m| m["epoch"] = u64::MAX.into(),
+            |m| m["attempt"] = u64::MAX.into(),
             |m| m["version"] = 0.into(),
             |m| m["max_parallelism"] = 0.into(),
             |m| m["max_parallelism"] = 40_000.into(),
             |m| m["job"] = "../other".into(),
             |m| m["more"] = 1.into(),
             |m| m["operators"]["count"]["subtasks"][0]["more"] = 1.into(),
+            |m| m["operators"]["count"]["component"] = "../plugins/x".into(),
             |m| m["operators"]["count"]["subtasks"][0]["keyed"]["deltas"][0]["path"] = "/etc/passwd".into(),
             |m| {
                 m["operators"]["count"]["subtasks"][0]["keyed"]["deltas"][0]["path"] =

@@ -43,6 +43,8 @@ pub enum StoreError {
     NoJob { job: Name, root: PathBuf },
     #[error("there is no checkpoint {epoch} of the job '{job}'")]
     NoCheckpoint { job: Name, epoch: Epoch },
+    #[error("checkpoint {epoch} of the job '{job}' is no savepoint")]
+    NotKept { job: Name, epoch: Epoch },
     #[error("'{path}' can't be a file of the store: {problem}")]
     UnsafePath { path: String, problem: &'static str },
     /// Files are immutable: an upload may not write over one.
@@ -122,6 +124,9 @@ impl StoreError {
             }
             StoreError::NoJob { .. } => "check the store's path and the job's name",
             StoreError::NoCheckpoint { .. } => "`lockgate checkpoint list` shows which there are",
+            StoreError::NotKept { .. } => {
+                "`lockgate checkpoint list` shows which are kept; others go by themselves when newer ones take their place"
+            }
             StoreError::UnsafePath { .. } => "the checkpoint was not written by this host; don't use it",
             StoreError::Exists { .. } => "this is a fault of the host; please report it",
             StoreError::Overtaken { .. } | StoreError::Fenced { .. } => {

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::checkpoints::CheckpointStore;
 use super::error::StoreError;
 use super::layout;
-use super::manifest::FileRef;
+use super::manifest::{FileRef, total};
 use super::sealed::{Damage, digits};
 use crate::id::Epoch;
 
@@ -74,7 +74,8 @@ impl CheckpointStore {
         let manifest = self.inspect(epoch).await?;
         // Two references to one path that disagree can't both be true, so both are looked at.
         let files: BTreeMap<_, _> = manifest.files().map(|file| (file, file.size_bytes)).collect();
-        let mut report = VerifyReport { epoch, files: files.len(), bytes: files.values().sum(), problems: Vec::new() };
+        let bytes = total(files.values());
+        let mut report = VerifyReport { epoch, files: files.len(), bytes, problems: Vec::new() };
         for file in files.keys() {
             match self.check(file).await {
                 Ok(()) => {}

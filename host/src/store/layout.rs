@@ -6,6 +6,8 @@
 //! <store>/<job>/<slot>/attempts/<attempt, 20 digits>.json       claimed attempts
 //! <store>/<job>/<slot>/manifests/<epoch, 20 digits>.json        published checkpoints
 //! <store>/<job>/<slot>/decided/<epoch, 20 digits>.json          the newest checkpoint that a sink is known to have decided
+//! <store>/<job>/<slot>/kept/<epoch, 20 digits>.json             the checkpoint of that manifest is a savepoint: a user's to delete
+//! <store>/<job>/<slot>/retention.lock                           held while something is kept, released or removed
 //! <store>/<job>/<slot>/files/<operator>/<subtask>/<attempt>-<name>
 //! ```
 //!
@@ -48,14 +50,29 @@ pub(super) fn decision(slot: u32, epoch: Epoch) -> ObjectPath {
     ObjectPath::from(format!("{slot}/decided/{epoch:020}", epoch = epoch.0) + ".json")
 }
 
+pub(super) fn kept_marks(slot: u32) -> ObjectPath {
+    ObjectPath::from(format!("{slot}/kept"))
+}
+
+pub(super) fn kept_mark(slot: u32, epoch: Epoch) -> ObjectPath {
+    ObjectPath::from(format!("{slot}/kept/{epoch:020}", epoch = epoch.0) + ".json")
+}
+
+pub(super) fn retention_lock(slot: u32) -> ObjectPath {
+    ObjectPath::from(format!("{slot}/retention.lock"))
+}
+
 pub(super) fn files(slot: u32) -> ObjectPath {
     ObjectPath::from(format!("{slot}/files"))
 }
 
-/// The number in the name of an attempt, manifest or decision. `None` if the name isn't one that a host writes.
+/// No host comes to greater attempts and epochs; so there is always a next one.
+pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// The number in the name of an attempt, manifest, decision or mark. `None` if the name isn't one that a host writes.
 pub(super) fn numbered(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json")?;
-    let number = digits.parse().ok()?;
+    let number = digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
     (format!("{number:020}") == digits).then_some(number)
 }
 
@@ -173,7 +190,8 @@ mod tests {
     #[test]
     fn only_names_that_a_host_writes_count() {
         assert_eq!(numbered("00000000000000000007.json"), Some(7));
-        assert_eq!(numbered(manifest(0, Epoch(u64::MAX)).filename().expect("a name")), Some(u64::MAX));
+        let of_manifest = |epoch| numbered(manifest(0, Epoch(epoch)).filename().expect("a name"));
+        assert_eq!((of_manifest(NUMBER_MAX), of_manifest(NUMBER_MAX + 1)), (Some(NUMBER_MAX), None));
         for name in [
             "7.json",
             "00000000000000000007",

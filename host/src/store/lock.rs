@@ -1,7 +1,7 @@
 //! One run of a job at a time.
 //!
 //! The lock is the kernel's (`flock`), so that no way of dying leaves it behind; the text in the file is for people. The file is
-//! never removed, since a run that holds a removed file and one that made a new one would both believe they are alone.
+//! never removed while a run goes on, since one that holds a removed file and one that made a new one would both believe they are alone.
 //!
 //! Invariant: while a [`JobLock`] lives, no other process has one for the same folder.
 
@@ -57,6 +57,27 @@ impl JobLock {
             }
         }
         Err(failed(std::io::Error::other("somebody keeps on replacing it")))
+    }
+
+    /// Removes the folder that this lock is of, which nobody is to use any more. The lock goes last: until then nobody else gets in, and
+    /// who comes after it finds the folder as it was before there was a job.
+    ///
+    /// # Errors
+    /// If something can't be removed, or somebody has put something there meanwhile.
+    pub fn remove_folder(&self, folder: &Path) -> std::io::Result<()> {
+        let lock = folder.join("lock");
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.path() == lock {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        std::fs::remove_file(lock)?;
+        std::fs::remove_dir(folder)
     }
 }
 

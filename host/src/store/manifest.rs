@@ -15,8 +15,8 @@ use crate::protocol::decision::DecisionPlace;
 use crate::protocol::{KeyGroupRange, MaxParallelism};
 
 /// The layout that this host writes. It reads this and older ones. Since version 2 there may be records in flight, since
-/// version 3 a place where the checkpoint is decided.
-pub const MANIFEST_VERSION: u32 = 3;
+/// version 3 a place where the checkpoint is decided, since version 4 the component of each operator.
+pub const MANIFEST_VERSION: u32 = 4;
 
 /// All that a job needs to continue from one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,10 @@ pub struct Manifest {
 pub struct OperatorCheckpoint {
     /// In order of their index; as many as the parallelism was.
     pub subtasks: Vec<SubtaskSnapshot>,
+    /// Of an operator: the SHA-256 of the component that took the snapshots, 64 hexadecimal digits. After an upgrade that was
+    /// interrupted it says which of the two is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
 }
 
 /// One subtask's part. What doesn't apply to its kind is empty.
@@ -98,6 +102,11 @@ pub struct FileRef {
 }
 
 impl Manifest {
+    /// The component that took the snapshots of an operator.
+    pub fn component(&self, operator: &Name) -> Option<&str> {
+        self.operators.get(operator)?.component.as_deref()
+    }
+
     /// Every file that this checkpoint needs.
     pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         self.operators.values().flat_map(|operator| &operator.subtasks).flat_map(|subtask| {
@@ -106,6 +115,11 @@ impl Manifest {
             subtask.operator_state.iter().chain(keyed).chain(in_flight)
         })
     }
+}
+
+/// The sum of sizes that manifests say. One that no host wrote may say what is larger than all disks.
+pub(super) fn total<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
+    sizes.fold(0, |sum: u64, size| sum.saturating_add(*size))
 }
 
 /// Bytes as hexadecimal digits in JSON.

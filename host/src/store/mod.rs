@@ -9,6 +9,8 @@
 //! | upload a file | `store.upload` | a file that no manifest reaches, or a part of one (`#1`) | retention of the next attempt |
 //! | record progress (at-most-once) | `store.progress` | a record that nothing follows, or half of one | the next attempt goes on from there; the half is written anew |
 //! | publish a manifest | `store.publish` | a checkpoint that isn't committed | the next run commits it |
+//! | mark a checkpoint as kept | `store.keep` | a checkpoint that stays though nobody was told so | whoever lists them, and deletes it |
+//! | remove such a mark | `store.release` | the mark, or not | the same, or the next retention |
 //! | delete a manifest | `store.retain-manifest` | files that no manifest reaches | retention of the next attempt |
 //! | delete a file | `store.retain-file` | more of them | the same |
 //!
@@ -25,7 +27,9 @@ mod error;
 mod fetch;
 mod identity;
 pub mod in_flight;
+mod keep;
 mod layout;
+mod listing;
 mod lock;
 mod manifest;
 mod progress;
@@ -34,7 +38,7 @@ mod retain;
 pub(crate) mod sample;
 mod sealed;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod upload;
 
 pub use checkpoints::CheckpointStore;
@@ -42,9 +46,10 @@ pub use codec::ManifestError;
 pub use error::StoreError;
 pub use fetch::VerifyReport;
 pub use in_flight::{EdgeRef, InFlightSnapshot};
+pub use listing::{CheckpointContent, ListedCheckpoint};
 pub use lock::JobLock;
 pub use manifest::{FileRef, KeyedSnapshot, MANIFEST_VERSION, Manifest, OperatorCheckpoint, SubtaskSnapshot, TableRef};
 pub use progress::{ProgressLog, ProgressOf, take_up_progress};
 pub use retain::Retained;
-pub use sealed::Damage;
+pub use sealed::{Damage, seal, unseal};
 pub use upload::FileUploader;

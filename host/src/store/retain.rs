@@ -3,7 +3,8 @@
 //! Order: manifests, oldest first, then an fsync of their folder, then files. A crash in between leaves files that no manifest
 //! reaches, which the next attempt's retention removes, and never a manifest without its files.
 //!
-//! Invariant: nothing is deleted before everything has been listed, and nothing whose name isn't one that a host writes.
+//! Invariant: nothing is deleted before everything has been listed, and nothing whose name isn't one that a host writes. While
+//! something is deleted, nobody keeps a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -15,6 +16,7 @@ use super::checkpoints::CheckpointStore;
 use super::disk::blocking;
 use super::error::StoreError;
 use super::layout;
+use super::lock::JobLock;
 use crate::id::{Attempt, Epoch};
 use crate::protocol::retention::{self, Deletions, RetentionFacts};
 
@@ -41,9 +43,9 @@ struct Found {
 }
 
 impl CheckpointStore {
-    /// Removes what the `keep` newest committed checkpoints, and newer ones, don't need. Files that an upload of `attempt`, which
+    /// Removes what the `keep` newest committed checkpoints, newer ones and those that a user keeps don't need. Files that an upload of `attempt`, which
     /// is the running one, may still be making stay. Calls may overlap; for an epoch before one that was given already there is
-    /// nothing to do.
+    /// nothing to do, and neither is there while another process keeps or removes something: the next retention does it.
     ///
     /// # Errors
     /// If the committed manifest is gone, or something can't be listed or deleted. Nothing needed is lost then.
@@ -53,6 +55,7 @@ impl CheckpointStore {
         if committed < *newest {
             return Ok(Retained::default());
         }
+        let Some(_alone) = self.try_alone().await? else { return Ok(Retained::default()) };
         *newest = committed;
         let found = self.look(committed, attempt).await?;
         let mut deletions = retention::plan(&found.facts, keep).map_err(StoreError::Retention)?;
@@ -65,6 +68,20 @@ impl CheckpointStore {
         let bytes = deletions.files.iter().filter_map(|path| found.sizes.get(path)).sum();
         let (files, leftovers) = (deletions.files.len(), found.leftovers.len());
         Ok(Retained { manifests: deletions.manifests, files, bytes, leftovers, unreadable })
+    }
+
+    /// As [`retain`](Self::retain), of a job that doesn't run and isn't started meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Running`] if it does; else as [`retain`](Self::retain).
+    pub async fn retain_stopped(&self, keep: NonZeroU32) -> Result<Retained, StoreError> {
+        let (folder, job) = (self.disk().place(&ObjectPath::default()), self.job().clone());
+        let _lock = blocking(move || JobLock::acquire(&folder, &job)).await?;
+        let Some(committed) = self.newest_certain().await? else { return Ok(Retained::default()) };
+        let last = self.newest_attempt().await?.max(self.newest_publisher().await?);
+        // None is running, so what every one that there was has left and nobody reaches may go.
+        let next = Attempt(last.map_or(1, |last| last.0 + 1));
+        self.retain(committed, keep, next).await
     }
 
     /// Files first and manifests after them, so that a manifest that is published meanwhile protects its files.
@@ -84,6 +101,8 @@ impl CheckpointStore {
         leftovers.extend(self.unfinished(&layout::attempts(self.slot()), dead).await?);
         let done = |of: &str| layout::numbered(of).is_some_and(|number| number <= committed.0);
         leftovers.extend(self.unfinished(&layout::manifests(self.slot()), done).await?);
+        // Nobody writes one now.
+        leftovers.extend(self.unfinished(&layout::kept_marks(self.slot()), |_| true).await?);
         let (mut manifests, mut unreadable) = (BTreeMap::new(), Vec::new());
         for epoch in self.epochs().await? {
             let reached = match self.reached(epoch).await {
@@ -97,7 +116,7 @@ impl CheckpointStore {
             };
             manifests.insert(epoch, reached);
         }
-        let facts = RetentionFacts { files, manifests, committed, attempt };
+        let facts = RetentionFacts { files, manifests, kept: self.kept().await?, committed, attempt };
         Ok(Found { facts, sizes, leftovers, unreadable })
     }
 

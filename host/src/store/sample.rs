@@ -61,7 +61,7 @@ pub(crate) fn manifest(epoch: Epoch) -> Manifest {
         max_parallelism: MaxParallelism::new(128).expect("in range"),
         decision: None,
         operators: operators
-            .map(|(name, subtask)| (self::name(name), OperatorCheckpoint { subtasks: vec![subtask] }))
+            .map(|(name, subtask)| (self::name(name), OperatorCheckpoint { subtasks: vec![subtask], component: None }))
             .into(),
     }
 }
@@ -88,6 +88,14 @@ pub(crate) fn manifest_decided_elsewhere(epoch: Epoch) -> Manifest {
     Manifest { decision: Some(decision), ..manifest_in_flight(epoch) }
 }
 
+/// A manifest that uses every field of version 4 too, whose fixture holds it: don't change it either.
+pub(crate) fn manifest_of_component(epoch: Epoch) -> Manifest {
+    let mut manifest = manifest_decided_elsewhere(epoch);
+    let count = manifest.operators.get_mut(&name("count")).expect("the manifest has it");
+    count.component = Some("0123456789abcdef".repeat(4));
+    manifest
+}
+
 /// A store of the job of [`manifest`] in a folder of its own, which goes with it.
 pub(crate) async fn store() -> (tempfile::TempDir, CheckpointStore) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -108,7 +116,7 @@ pub(crate) fn checkpoint(store: &CheckpointStore, epoch: u64, attempt: Attempt, 
         job_uid: store.job_uid().clone(),
         epoch: Epoch(epoch),
         attempt,
-        operators: BTreeMap::from([(name("count"), OperatorCheckpoint { subtasks: vec![subtask] })]),
+        operators: BTreeMap::from([(name("count"), OperatorCheckpoint { subtasks: vec![subtask], component: None })]),
         ..manifest(Epoch(epoch))
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn checksum(sealed: &[u8]) -> u64 {
 
 /// # Panics
 /// If the value can't be JSON; ours can.
-pub(super) fn seal<T: Serialize>(value: &T) -> Vec<u8> {
+pub fn seal<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(value).expect("a value that JSON can hold");
     let checksum = digits(xxh3_64(&bytes));
     bytes.push(b'\n');
@@ -53,7 +53,7 @@ pub(super) fn seal<T: Serialize>(value: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Damage`] if they aren't exactly what [`seal`] gave.
-pub(super) fn unseal(bytes: &[u8]) -> Result<&[u8], Damage> {
+pub fn unseal(bytes: &[u8]) -> Result<&[u8], Damage> {
     let (text, seal) = bytes.split_at_checked(bytes.len().wrapping_sub(SEAL_BYTES)).ok_or(Damage::CutOff)?;
     let json = text.strip_suffix(b"\n").ok_or(Damage::CutOff)?;
     let written = seal.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_suffix(b"\n")).ok_or(Damage::CutOff)?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::{Counters, InFlight, InputLabel, Outlet, PendingPart, TaskError};
+use super::{Counters, InFlight, InputLabel, Outlet, PendingPart, Swaps, TaskError};
 use crate::channel::Closed;
 use crate::connector::{Queued, SinkWriter};
 use crate::element::{Batch, Element};
@@ -29,6 +29,7 @@ pub struct OperatorSlot {
     /// What it gave at the last snapshot, or was restored from.
     pub operator_state: Vec<u8>,
     pub counters: Counters,
+    pub swaps: Swaps,
 }
 
 /// Where a chain ends.
@@ -72,6 +73,8 @@ pub struct Chain {
     sink_rests_until: Option<Instant>,
     /// Whether anything has passed since the last barrier.
     changed: bool,
+    /// When the last barrier came.
+    cut_at: Instant,
 }
 
 impl Chain {
@@ -79,7 +82,8 @@ impl Chain {
     pub fn new(operators: Vec<OperatorSlot>, tail: Tail, mut restored: Vec<Restored>) -> Chain {
         // What is farther on was sent earlier.
         restored.sort_by_key(|restored| std::cmp::Reverse(restored.place));
-        Chain { operators, tail, restored: restored.into(), advancing: None, sink_rests_until: None, changed: false }
+        let (restored, cut_at) = (restored.into(), Instant::now());
+        Chain { operators, tail, restored, advancing: None, sink_rests_until: None, changed: false, cut_at }
     }
 
     /// Whether something was in flight that isn't taken up yet.
@@ -370,6 +374,7 @@ impl Chain {
     /// # Errors
     /// If one of them can't be cut.
     pub fn snapshot(&mut self, epoch: Epoch) -> Result<(Vec<PendingPart>, bool), TaskError> {
+        self.cut_at = Instant::now();
         let mut parts = Vec::with_capacity(self.operators.len() + 1);
         for slot in &mut self.operators {
             let operator_state = slot.instance.snapshot(epoch)?;
@@ -398,6 +403,21 @@ impl Chain {
             }
         }
         Ok((parts, std::mem::take(&mut self.changed)))
+    }
+
+    /// Swaps the operators for which that is ordered at the barrier that has just been passed on.
+    ///
+    /// # Errors
+    /// If the new component can't take the operator's place.
+    pub fn swap(&mut self, epoch: Epoch) -> Result<(), TaskError> {
+        for place in 0..self.operators.len() {
+            let slot = &self.operators[place];
+            let Some(factory) = slot.swaps.board.ordered(epoch, &slot.subtask.operator) else { continue };
+            let swapped = self.operators.remove(place).swapped(&*factory, self.cut_at)?;
+            self.operators.insert(place, swapped);
+            self.changed = true;
+        }
+        Ok(())
     }
 
     /// Tells every operator that the job is over. Nothing depends on what they do then, so that one which fails at it is

@@ -5,7 +5,9 @@
 //!
 //! Invariant: the record can be had back from its dead letter, byte by byte.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -58,9 +60,12 @@ pub struct DeadLetter<'a> {
     pub subject: &'a Subject<'a>,
     pub kind: &'static str,
     pub reason: &'a str,
+    /// What `lockgate replay` takes to see it again.
+    pub capsule: Option<&'a Path>,
 }
 
 /// The dead letters of one subtask that wait to be put out.
+#[derive(Clone)]
 pub struct DeadLetters {
     /// The output that takes them.
     port: u32,
@@ -89,6 +94,7 @@ struct Value<'a> {
     record: Option<u32>,
     epoch: u64,
     attempt: u64,
+    capsule: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
@@ -156,6 +162,7 @@ impl DeadLetters {
             record: origin.map(|origin| origin.record),
             epoch: letter.epoch.0,
             attempt: self.attempt.0,
+            capsule: letter.capsule.map(Path::to_string_lossy),
         };
         let value = serde_json::to_vec(&value).expect("text, numbers and nulls are JSON");
         self.batch.push(Row { key: row.key, value: Some(&value), timestamp: row.timestamp });
@@ -169,7 +176,7 @@ impl DeadLetters {
 }
 
 /// Base64 with padding (RFC 4648, section 4).
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -199,6 +206,7 @@ mod tests {
             subject,
             kind: "trap",
             reason: "it \"broke\"\n",
+            capsule: Some(Path::new("state/capsules/parse-1-7-1.capsule")),
         });
         let emitted = letters.take();
         let [(2, batch)] = &emitted[..] else { panic!("one batch on port 2: {emitted:?}") };
@@ -223,6 +231,7 @@ mod tests {
         let expected = serde_json::json!({
             "operator": "parse", "subtask": 1, "input": "rules", "kind": "trap", "reason": "it \"broke\"\n", "key": "k",
             "value": "größe", "headers": [], "timestamp_ms": -5, "split": null, "offset": null, "record": null, "epoch": 7, "attempt": 3,
+            "capsule": "state/capsules/parse-1-7-1.capsule",
         });
         assert_eq!(value, expected);
     }
@@ -254,7 +263,8 @@ mod tests {
         assert_eq!(letter(&subject).2["headers"], expected);
         let mut letters = DeadLetters::new(2, Attempt(3), Vec::new());
         let subtask = SubtaskId { operator: name("parse"), index: 1 };
-        letters.add(&DeadLetter { subtask: &subtask, epoch: Epoch(7), subject: &subject, kind: "trap", reason: "" });
+        let (kind, reason, capsule) = ("trap", "", None);
+        letters.add(&DeadLetter { subtask: &subtask, epoch: Epoch(7), subject: &subject, kind, reason, capsule });
         assert_eq!(letters.take()[0].1.headers(0).collect::<Vec<_>>(), headers);
     }
 

@@ -4,6 +4,7 @@
 
 mod chain;
 mod dead_letter;
+mod examined;
 mod guarded;
 mod input;
 mod meter;
@@ -13,6 +14,7 @@ mod run;
 mod source;
 mod source_time;
 mod status;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod traced;
@@ -22,13 +24,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub use chain::{Chain, OperatorSlot, Restored, Tail, Then};
-pub use dead_letter::DeadLetters;
+pub use dead_letter::{DeadLetters, base64};
+pub use examined::{Examined, SharedEpoch};
 pub use guarded::{CommittedEpoch, Guarded, SharedWatch};
-pub use outlet::{Exchange, Outlet};
+pub use outlet::{Exchange, Outlet, WithoutKey};
 pub use progress::{Log, Recorded};
 pub use run::{Head, InputLabel, Task};
 pub use source_time::SourceTime;
 pub use status::TaskStatus;
+pub use swap::{Reopen, Reopened, SwapBoard, SwapFigures, SwapOrder, Swaps};
 pub use traced::Traced;
 
 use crate::channel::Closed;

@@ -1,7 +1,7 @@
 //! The downstream edges of a task: which record goes to which subtask.
 //!
-//! Invariant: records of one key leave in the order in which they came, and all of them go to the subtask that owns the key's
-//! group. Whatever isn't a batch is sent after all rows that came before it. Nothing here waits.
+//! Invariant: records of one key leave in the order in which they came, and where they are dealt by key, all of them go to the
+//! subtask that owns the key's group. Whatever isn't a batch is sent after all rows that came before it. Nothing here waits.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,11 +22,20 @@ pub enum Exchange {
     /// All to the one subtask with this task's index.
     Forward,
     /// By the key's group.
-    Hash(MaxParallelism),
+    Hash(MaxParallelism, WithoutKey),
     /// Batch by batch, in turn.
     Rebalance { next: usize },
     /// All to all.
     Broadcast,
+}
+
+/// What becomes of a row without a key where rows are dealt by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutKey {
+    /// It is an error: the reader has its state by key.
+    Refused,
+    /// Nobody waits for it: those of a batch go to one subtask, those of the next to the next.
+    InTurn { next: usize },
 }
 
 /// One edge out of a task.
@@ -47,7 +56,7 @@ impl Outlet {
     pub fn new(port: u32, to: Name, exchange: Exchange, senders: Vec<Sender>) -> Outlet {
         match exchange {
             Exchange::Forward => assert_eq!(senders.len(), 1, "a forward edge has one receiver"),
-            Exchange::Hash(_) | Exchange::Rebalance { .. } | Exchange::Broadcast => {
+            Exchange::Hash(..) | Exchange::Rebalance { .. } | Exchange::Broadcast => {
                 assert!(!senders.is_empty(), "an edge has a receiver");
             }
         }
@@ -72,29 +81,37 @@ impl Outlet {
                 Ok(sender.push(Element::Batch(batch))?)
             }
             Exchange::Broadcast => Ok(self.push_to_all(&Element::Batch(batch))?),
-            Exchange::Hash(max_parallelism) => {
+            Exchange::Hash(max_parallelism, without_key) => {
                 let max_parallelism = *max_parallelism;
-                self.require_keys(&batch)?;
+                let lacks_keys =
+                    !batch.nulls.is_empty() && (0..batch.rows as usize).any(|row| batch.key(row).is_none());
+                let turn = match without_key {
+                    WithoutKey::Refused if lacks_keys => return Err(TaskError::MissingKey { to: self.to.clone() }),
+                    WithoutKey::InTurn { next } if lacks_keys => {
+                        let turn = *next;
+                        *next = (turn + 1) % self.senders.len();
+                        turn
+                    }
+                    WithoutKey::Refused | WithoutKey::InTurn { .. } => 0,
+                };
                 if let [only] = &self.senders[..] {
                     return Ok(only.push(Element::Batch(batch))?);
                 }
-                self.partition(&batch, max_parallelism);
+                self.partition(&batch, max_parallelism, turn);
                 self.send_buffers(|buffer| buffer.rows >= ROWS_FLUSH || buffer.bytes() >= BYTES_FLUSH)
             }
         }
     }
 
-    fn require_keys(&self, batch: &Batch) -> Result<(), TaskError> {
-        let missing = !batch.nulls.is_empty() && (0..batch.rows as usize).any(|row| batch.key(row).is_none());
-        if missing { Err(TaskError::MissingKey { to: self.to.clone() }) } else { Ok(()) }
-    }
-
-    fn partition(&mut self, batch: &Batch, max_parallelism: MaxParallelism) {
+    /// `turn`: the subtask that gets rows without a key.
+    fn partition(&mut self, batch: &Batch, max_parallelism: MaxParallelism, turn: usize) {
         let parallelism = self.senders.len() as u32;
         for number in 0..batch.rows {
-            let key = batch.key(number as usize).expect("checked by require_keys");
-            let subtask = max_parallelism.subtask(max_parallelism.key_group(key), parallelism);
-            let buffer = &mut self.buffers[subtask as usize];
+            let subtask = match batch.key(number as usize) {
+                Some(key) => max_parallelism.subtask(max_parallelism.key_group(key), parallelism) as usize,
+                None => turn,
+            };
+            let buffer = &mut self.buffers[subtask];
             buffer.push_from(batch, number as usize);
             if let Some(provenance) = &batch.provenance {
                 buffer.push_origin(provenance.of(number));
@@ -200,7 +217,7 @@ mod tests {
     fn every_key_goes_to_its_owner_and_keeps_its_order() {
         let max = MaxParallelism::new(128).expect("in range");
         let (senders, receivers) = links(3);
-        let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
+        let mut outlet = Outlet::new(0, to(), Exchange::Hash(max, WithoutKey::Refused), senders);
         for round in 0..3 {
             outlet.send(Arc::new(keyed(round * 100..round * 100 + 200))).expect("receivers are there");
         }
@@ -229,7 +246,12 @@ mod tests {
     #[test]
     fn records_that_are_dealt_by_key_keep_their_headers() {
         let (senders, receivers) = links(2);
-        let mut outlet = Outlet::new(0, to(), Exchange::Hash(MaxParallelism::new(8).expect("in range")), senders);
+        let mut outlet = Outlet::new(
+            0,
+            to(),
+            Exchange::Hash(MaxParallelism::new(8).expect("in range"), WithoutKey::Refused),
+            senders,
+        );
         let mut batch = Batch::default();
         for key in 0..40u32 {
             batch.push(Row { key: Some(&key.to_le_bytes()), value: None, timestamp: i64::from(key) });
@@ -292,11 +314,40 @@ mod tests {
         let max = MaxParallelism::new(128).expect("in range");
         for count in [1, 2] {
             let (senders, _receivers) = links(count);
-            let mut outlet = Outlet::new(0, to(), Exchange::Hash(max), senders);
+            let mut outlet = Outlet::new(0, to(), Exchange::Hash(max, WithoutKey::Refused), senders);
             let mut batch = keyed(0..10);
             batch.push(Row { key: None, value: Some(b"v"), timestamp: 0 });
             let error = outlet.send(Arc::new(batch)).expect_err("row 10 has no key");
             assert!(matches!(error, TaskError::MissingKey { .. }));
         }
+    }
+
+    #[test]
+    fn rows_without_a_key_are_dealt_in_turn_where_the_reader_has_no_state_by_key() {
+        let max = MaxParallelism::new(128).expect("in range");
+        let (senders, receivers) = links(3);
+        let exchange = Exchange::Hash(max, WithoutKey::InTurn { next: 0 });
+        let mut outlet = Outlet::new(0, to(), exchange, senders);
+        for number in 0..6 {
+            let mut batch = keyed(0..10);
+            for _ in 0..2 {
+                batch.push(Row { key: None, value: Some(b"v"), timestamp: number });
+            }
+            outlet.send(Arc::new(batch)).expect("receivers are there");
+        }
+        outlet.flush().expect("receivers are there");
+        let (mut without, mut rows) = (vec![Vec::new(); 3], 0);
+        for (subtask, element) in received(receivers) {
+            let Element::Batch(batch) = element else { panic!("{element:?}") };
+            rows += batch.rows;
+            for row in batch.iter() {
+                match row.key {
+                    Some(key) => assert_eq!(max.subtask(max.key_group(key), 3) as usize, subtask),
+                    None => without[subtask].push(row.timestamp),
+                }
+            }
+        }
+        assert_eq!(without, [vec![0, 0, 3, 3], vec![1, 1, 4, 4], vec![2, 2, 5, 5]]);
+        assert_eq!(rows, 6 * 12);
     }
 }

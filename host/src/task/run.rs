@@ -79,11 +79,15 @@ pub(super) enum Flow {
     Done,
 }
 
-/// Sends a barrier on; behind the last one, the end.
+/// Sends a barrier on; behind the last one, the end. Behind any other, operators are swapped: what follows it is for the new one, and
+/// nobody who waits for the barrier waits for that.
 pub(super) fn pass_on(chain: &mut Chain, barrier: Barrier) -> Result<Flow, TaskError> {
     chain.broadcast(&Element::Barrier(barrier))?;
     match barrier.purpose {
-        Purpose::Continue => Ok(Flow::Continue),
+        Purpose::Continue => {
+            chain.swap(barrier.epoch)?;
+            Ok(Flow::Continue)
+        }
         Purpose::Last => {
             chain.broadcast(&Element::End)?;
             chain.close();

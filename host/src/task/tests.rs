@@ -373,6 +373,10 @@ impl OperatorInstance for BadLoser {
     fn keyed_state(&mut self) -> Option<&mut KeyedState> {
         None
     }
+
+    fn into_state(self: Box<Self>) -> Option<KeyedState> {
+        None
+    }
 }
 
 #[tokio::test]
@@ -387,6 +391,7 @@ async fn an_operator_that_fails_when_it_is_closed_keeps_no_job_from_its_end() {
         chained_port: 0,
         operator_state: Vec::new(),
         counters: Counters::default(),
+        swaps: Swaps { board: SwapBoard::default(), reopen: Box::new(|_, _| panic!("nobody has ordered a swap")) },
     };
     let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
     task.chain = Chain::new(vec![slot], tail, Vec::new());

@@ -114,8 +114,12 @@ pub struct PendingRestart {
 pub struct JobCounters {
     subtasks: Mutex<BTreeMap<SubtaskId, Arc<SubtaskCounters>>>,
     restarts: AtomicU64,
+    /// When the attempt began that runs now, or ran last.
+    began: Mutex<Option<Instant>>,
     /// Between two attempts: the one that is to come.
     pending_restart: Mutex<Option<PendingRestart>>,
+    /// The epoch that this process started from, 0 if none.
+    resumed_from: AtomicU64,
     /// Newest epoch committed by this process, 0 if none.
     committed_epoch: AtomicU64,
     checkpoints: AtomicU64,
@@ -155,6 +159,16 @@ impl JobCounters {
         sum
     }
 
+    /// The tasks of an attempt have been started.
+    pub fn attempt_began(&self, now: Instant) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// When the tasks were started that run now, or ran last; `None` as long as there were none.
+    pub fn began(&self) -> Option<Instant> {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An attempt has failed, and another one is to come.
     pub fn restart_pending(&self, restart: PendingRestart) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -174,6 +188,17 @@ impl JobCounters {
     /// The attempt that is to come, while none is running.
     pub fn pending_restart(&self) -> Option<PendingRestart> {
         self.pending_restart.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first attempt goes on from this checkpoint.
+    pub fn resumed(&self, from: Epoch) {
+        self.resumed_from.store(from.0, Ordering::Relaxed);
+    }
+
+    /// The checkpoint that this process started from.
+    pub fn resumed_from(&self) -> Option<Epoch> {
+        let epoch = self.resumed_from.load(Ordering::Relaxed);
+        (epoch > 0).then_some(Epoch(epoch))
     }
 
     pub fn committed(&self, epoch: Epoch) {

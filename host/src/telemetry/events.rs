@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use crate::id::{Attempt, Epoch, Name};
+use crate::id::{Attempt, Epoch, Name, SubtaskId};
 use crate::units::duration;
 
 pub struct JobStarted<'a> {
@@ -17,6 +17,22 @@ impl JobStarted<'_> {
     pub fn emit(&self) {
         let epoch = self.resumed_from.map(|epoch| epoch.0);
         tracing::info!(job = %self.job, attempt = %self.attempt, resumed_from = epoch, tasks = self.tasks, "job started");
+    }
+}
+
+/// A component that takes seconds is about to be compiled.
+pub struct CompilationStarted<'a> {
+    pub sha256: &'a str,
+    pub size_bytes: usize,
+}
+
+impl CompilationStarted<'_> {
+    pub fn emit(&self) {
+        let size_mb = self.size_bytes as f64 / 1e6;
+        tracing::info!(
+            sha256 = self.sha256,
+            "compiling a component of {size_mb:.1} MB, once: the machine code is kept"
+        );
     }
 }
 
@@ -34,6 +50,8 @@ pub enum NextAttempt {
     Restart { restart: u32, of: u32, delay: Duration },
     /// To find or leave out the record at which an operator traps, at once.
     Isolation,
+    /// With the component that an operator had before it was upgraded, at once.
+    Revert,
 }
 
 impl AttemptFailed<'_> {
@@ -50,7 +68,60 @@ impl AttemptFailed<'_> {
                     "an operator trapped; the job goes back to its last checkpoint to find the record: {cause}"
                 );
             }
+            NextAttempt::Revert => {
+                tracing::warn!(
+                    %job,
+                    "the job failed while an upgrade was on probation; it goes back to what was decided last: {cause}"
+                );
+            }
         }
+    }
+}
+
+/// An operator has another component, from one barrier on.
+pub struct OperatorSwapped<'a> {
+    pub job: &'a Name,
+    pub operator: &'a Name,
+    pub component: &'a str,
+    pub epoch: Epoch,
+}
+
+impl OperatorSwapped<'_> {
+    pub fn emit(&self) {
+        let OperatorSwapped { job, operator, component, epoch } = self;
+        tracing::info!(%job, %operator, component, %epoch, "the operator is swapped at the barrier of this epoch");
+    }
+}
+
+/// An upgrade has proved itself: the new component is in force.
+pub struct UpgradeAdopted<'a> {
+    pub job: &'a Name,
+    pub operator: &'a Name,
+    pub component: &'a str,
+    /// The first epoch that is its work.
+    pub epoch: Epoch,
+}
+
+impl UpgradeAdopted<'_> {
+    pub fn emit(&self) {
+        let UpgradeAdopted { job, operator, component, epoch } = self;
+        tracing::info!(%job, %operator, component, %epoch, "the upgrade is adopted");
+    }
+}
+
+/// The old component of an operator goes on.
+pub struct UpgradeReverted<'a> {
+    pub job: &'a Name,
+    pub operator: &'a Name,
+    pub component: &'a str,
+    /// Why the new one could not stay.
+    pub cause: &'a str,
+}
+
+impl UpgradeReverted<'_> {
+    pub fn emit(&self) {
+        let UpgradeReverted { job, operator, component, cause } = self;
+        tracing::warn!(%job, %operator, component, "the upgrade is reverted: {cause}");
     }
 }
 
@@ -159,6 +230,41 @@ impl PartitionDropped<'_> {
     pub fn emit(&self) {
         let (source, partition) = (self.source, self.partition);
         tracing::warn!(%source, partition, "partition is no longer read, and its position forgotten: {}", self.why);
+    }
+}
+
+/// A migration takes long.
+pub struct TableMigrating<'a> {
+    pub subtask: &'a SubtaskId,
+    pub table: &'a str,
+    /// So far.
+    pub entries: u64,
+}
+
+impl TableMigrating<'_> {
+    pub fn emit(&self) {
+        let (operator, table, entries) = (self.subtask, self.table, self.entries);
+        tracing::info!(%operator, table, entries, "still migrating the state of a table");
+    }
+}
+
+/// The state of a table is in its new version; the next checkpoint will hold it.
+pub struct TableMigrated<'a> {
+    pub subtask: &'a SubtaskId,
+    pub table: &'a str,
+    pub from_version: u32,
+    pub to_version: u32,
+    pub entries_before: u64,
+    pub entries_after: u64,
+    pub took: Duration,
+}
+
+impl TableMigrated<'_> {
+    pub fn emit(&self) {
+        let (operator, table, from, to) = (self.subtask, self.table, self.from_version, self.to_version);
+        let (entries_before, entries_after) = (self.entries_before, self.entries_after);
+        let took = spoken(self.took);
+        tracing::info!(%operator, table, entries_before, entries_after, took, "state migrated from version {from} to {to}");
     }
 }
 

@@ -1,6 +1,7 @@
-//! The metrics of a job as text that Prometheus reads, version 0.0.4.
+//! The metrics of jobs as text that Prometheus reads, version 0.0.4.
 //!
-//! Invariant: one text is one reading: what changes meanwhile is in the next.
+//! Invariant: one text is one reading: what changes meanwhile is in the next. However many jobs there are, a metric's name stands
+//! there once, with the values of all of them.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -26,31 +27,54 @@ pub struct Now {
 
 /// All metrics of a job.
 pub fn prometheus_text(job: &Name, counters: &JobCounters, now: Now) -> String {
-    let subtasks = counters.subtasks();
-    let checkpoints = counters.checkpoint_figures().read();
-    let of_job = [pair("job", job.as_str())];
-    let metrics = |name: MetricName| -> Vec<Metric> {
-        match name.per {
-            Per::Job => {
-                let value = of_the_job(name, counters, &checkpoints, now);
-                value.map(|value| metric(value, &of_job)).into_iter().collect()
-            }
-            Per::Subtask => {
-                let of = |(subtask, counters): &(SubtaskId, Arc<SubtaskCounters>)| {
-                    Some(metric(of_a_subtask(name, counters, now)?, &labels(job, subtask)))
-                };
-                subtasks.iter().filter_map(of).collect()
-            }
-            Per::Counter => {
-                subtasks.iter().flat_map(|(subtask, counters)| of_counters(job, subtask, counters)).collect()
-            }
-        }
-    };
+    prometheus_text_of_all(&[(job, counters)], now)
+}
+
+/// All metrics of some jobs, which have different names.
+pub fn prometheus_text_of_all(jobs: &[(&Name, &JobCounters)], now: Now) -> String {
+    let read = jobs.iter().map(|&(job, counters)| JobReading {
+        job,
+        counters,
+        subtasks: counters.subtasks(),
+        checkpoints: counters.checkpoint_figures().read(),
+    });
+    let read = read.collect::<Vec<_>>();
+    let metrics = |name: MetricName| read.iter().flat_map(|reading| reading.metrics(name, now)).collect::<Vec<_>>();
     let families = names::ALL.into_iter().map(|name| (name, metrics(name)));
     // A family without values can't be written; a gauge that isn't known has none.
     let families = families.filter(|(_, metrics)| !metrics.is_empty());
     let families = families.map(|(name, metrics)| family(name, metrics)).collect::<Vec<_>>();
     TextEncoder::new().encode_to_string(&families).expect("families that are named and not empty")
+}
+
+/// One job at one moment.
+struct JobReading<'a> {
+    job: &'a Name,
+    counters: &'a JobCounters,
+    subtasks: Vec<(SubtaskId, Arc<SubtaskCounters>)>,
+    checkpoints: Reading,
+}
+
+impl JobReading<'_> {
+    /// The values of one metric.
+    fn metrics(&self, name: MetricName, now: Now) -> Vec<Metric> {
+        let job = self.job;
+        match name.per {
+            Per::Job => {
+                let value = of_the_job(name, self.counters, &self.checkpoints, now);
+                value.map(|value| metric(value, &[pair("job", job.as_str())])).into_iter().collect()
+            }
+            Per::Subtask => {
+                let of = |(subtask, counters): &(SubtaskId, Arc<SubtaskCounters>)| {
+                    Some(metric(of_a_subtask(name, counters, now)?, &labels(job, subtask)))
+                };
+                self.subtasks.iter().filter_map(of).collect()
+            }
+            Per::Counter => {
+                self.subtasks.iter().flat_map(|(subtask, counters)| of_counters(job, subtask, counters)).collect()
+            }
+        }
+    }
 }
 
 enum Value {
@@ -203,6 +227,25 @@ mod tests {
         );
         assert!(text.contains("\nlockgate_checkpoints_total{job=\"words\"} 0\n"), "{text}");
         assert!(!text.contains("age_seconds") && !text.contains("watermark") && !text.contains("state_size"), "{text}");
+    }
+
+    #[test]
+    fn a_metric_of_several_jobs_has_one_heading_and_the_values_of_each() {
+        let (a, b) = (JobCounters::default(), JobCounters::default());
+        for counters in [&a, &b] {
+            counters.subtask(&SubtaskId { operator: name("split"), index: 0 });
+        }
+        let (words, copies) = (name("words"), name("copies"));
+        let text = prometheus_text_of_all(&[(&words, &a), (&copies, &b)], at(Instant::now(), 0));
+        let headings = text.lines().filter(|line| line.starts_with("# TYPE ")).collect::<Vec<_>>();
+        let once = headings.iter().collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(headings.len(), once.len(), "{text}");
+        for job in ["words", "copies"] {
+            assert!(text.contains(&format!("\nlockgate_checkpoints_total{{job=\"{job}\"}} 0\n")), "{text}");
+            let of_subtask = format!("lockgate_idle_seconds_total{{job=\"{job}\",operator=\"split\",subtask=\"0\"}} 0");
+            assert!(text.contains(&of_subtask), "{text}");
+        }
+        assert_eq!(prometheus_text_of_all(&[], at(Instant::now(), 0)), "");
     }
 
     #[test]

@@ -8,16 +8,19 @@ mod exposition;
 mod guest_figures;
 mod metric_names;
 mod printable;
+mod rates;
 mod times;
 
 pub use backlog::Backlog;
 pub use checkpoint_figures::{CheckpointFigures, Newest, Reading};
 pub use counters::{JobCounters, PendingRestart, StateSize, SubtaskCounters, Totals};
 pub use events::{
-    AttemptFailed, CheckpointCompleted, CheckpointDiscarded, CheckpointWithdrawn, InputPassedOver, JobFinished,
-    JobStarted, NextAttempt, PartitionDropped, ProgressNotReported, RecordsUndelivered, RetentionFailed,
+    AttemptFailed, CheckpointCompleted, CheckpointDiscarded, CheckpointWithdrawn, CompilationStarted, InputPassedOver,
+    JobFinished, JobStarted, NextAttempt, OperatorSwapped, PartitionDropped, ProgressNotReported, RecordsUndelivered,
+    RetentionFailed, TableMigrated, TableMigrating, UpgradeAdopted, UpgradeReverted,
 };
-pub use exposition::{CONTENT_TYPE, Now, prometheus_text};
+pub use exposition::{CONTENT_TYPE, Now, prometheus_text, prometheus_text_of_all};
 pub use guest_figures::{GUEST_COUNTERS_MAX, GuestFigures};
 pub use printable::printable;
+pub use rates::{RATE_SPAN, Rates};
 pub use times::{SubtaskTimes, Times};

@@ -20,6 +20,7 @@ use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::task::{Signal, Surroundings, Task, Upload};
+use crate::upgrade::Component;
 use crate::world::{Manifest, Shape, TaskSnapshot, World};
 
 /// What has become of an attempt.
@@ -49,6 +50,10 @@ pub struct Attempt {
     pub newest: BTreeMap<TaskId, TaskSnapshot>,
     /// By epoch: the acks that came, for a shell that doesn't ask the coordinator.
     pub acks: BTreeMap<Epoch, BTreeMap<TaskId, TaskSnapshot>>,
+    /// Of the counters.
+    pub component: Component,
+    /// The order to swap them: behind the snapshot of which epoch, and for what.
+    pub swap: Option<(Epoch, Component)>,
 }
 
 /// What can happen next.
@@ -100,6 +105,7 @@ impl Attempt {
                 let task = shared.rng.pick(&self.tasks).id;
                 self.mailbox.push(Event::TaskFailed { task, reason: "it was told to".to_owned() });
             }
+            self.request(shared);
         }
         let choices = self.choices(shared.scenario);
         let Some(choice) = pick(&choices, shared.rng) else {
@@ -114,6 +120,20 @@ impl Attempt {
         (shared.trace)(&|| format!("{:>6} {choice:?}", self.now_ms));
         self.perform(choice, shared)?;
         Ok(None)
+    }
+
+    /// Somebody asks for a checkpoint, or for another component.
+    fn request(&mut self, shared: &mut Shared<'_>) {
+        if shared.world.requests_left == 0 || !shared.rng.one_in(20) {
+            return;
+        }
+        shared.world.requests_left -= 1;
+        if shared.rng.one_in(4) || shared.world.noted.candidate.is_some() {
+            self.mailbox.push(Event::CheckpointRequested);
+            return;
+        }
+        shared.world.noted.request();
+        self.mailbox.push(Event::UpgradeRequested { probation: shared.scenario.probation });
     }
 
     /// Everything that can happen now, with its weight.
@@ -218,6 +238,7 @@ impl Attempt {
             world: shared.world,
             log: self.log.as_mut(),
             channels: &mut self.channels,
+            swap: self.swap,
             signals: &mut signals,
         };
         match choice {
@@ -318,14 +339,21 @@ impl Attempt {
         acks.insert(task, snapshot);
         if acks.len() == self.tasks.len() && self.acks.range(..epoch).any(|(_, acks)| acks.len() < self.tasks.len()) {
             let tasks = self.acks[&epoch].clone();
-            let manifest = self.manifest(epoch, false, tasks);
+            let manifest = self.manifest(epoch, false, tasks, None);
             self.operations.push(Operation::Publish { epoch, manifest, answered: true });
         }
     }
 
-    fn manifest(&self, epoch: Epoch, ended: bool, tasks: BTreeMap<TaskId, TaskSnapshot>) -> Manifest {
+    fn manifest(
+        &self,
+        epoch: Epoch,
+        ended: bool,
+        tasks: BTreeMap<TaskId, TaskSnapshot>,
+        mutation: Option<Mutation>,
+    ) -> Manifest {
         let (attempt, digest) = (self.number, Manifest::digest(self.number, epoch));
-        Manifest { attempt, ended, digest, decision: self.log.as_ref().map(|_| place()), shape: self.shape, tasks }
+        let (decision, component) = (self.log.as_ref().map(|_| place()), self.component_at(epoch, mutation));
+        Manifest { attempt, ended, digest, decision, shape: self.shape, component, tasks }
     }
 
     /// The process is gone, or the attempt is over. What it has asked the cluster for may still get there.
@@ -342,11 +370,20 @@ impl Attempt {
 
     fn act(&mut self, action: Action<TaskSnapshot>, shared: &mut Shared<'_>) {
         match action {
+            Action::Swap { epoch } => {
+                let candidate = shared.world.noted.candidate.expect("an upgrade was asked for");
+                self.swap = Some((epoch, candidate));
+            }
+            Action::Adopt(_) => {
+                shared.world.noted.adopted();
+                shared.world.oracle.upgraded += 1;
+                self.component = shared.world.noted.in_force;
+            }
             Action::InjectBarrier(barrier) => {
                 self.injected.values_mut().for_each(|barriers| barriers.push_back(barrier));
             }
             Action::Publish { epoch, ended, snapshots } => {
-                let manifest = self.manifest(epoch, ended, snapshots);
+                let manifest = self.manifest(epoch, ended, snapshots, shared.scenario.mutation);
                 if shared.scenario.mutation == Some(Mutation::CommitsBeforePublish) {
                     self.operations.push(Operation::Commit(early_commit(epoch, manifest.parts())));
                 }

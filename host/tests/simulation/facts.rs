@@ -49,7 +49,7 @@ fn job() -> ExpectedJob {
         max_parallelism: key_groups(),
         operators: [
             (name("source"), ExpectedOperator::Source),
-            (name("count"), ExpectedOperator::Operator { tables }),
+            (name("count"), ExpectedOperator::Operator { tables, migrates: false }),
             (name("sink"), ExpectedOperator::Sink),
         ]
         .into(),

@@ -1,7 +1,7 @@
 //! The protocol under a seeded simulator: the real aligner, watermarks, coordinator, commit, decision, recovery, retention and
 //! rescaling code drives a simulated job over a simulated store and simulated sinks, with crashes, failures and every order of
 //! events. The job has one or two streams that meet in counters, which every attempt may have another number of, in every mode of
-//! alignment. It has a two-phase sink, a deciding one, or both; what that one's cluster or the store may lose, they lose.
+//! alignment. The counters may get other components on the way. It has a two-phase sink, a deciding one, or both; what that one's cluster or the store may lose, they lose.
 //!
 //! - `LOCKGATE_SIM_SEED=7`: runs this seed alone and prints all that happens.
 //! - `LOCKGATE_SIM_SEEDS=1000000`: runs so many seeds instead of 10,000.
@@ -29,6 +29,7 @@ mod simulate;
 mod start;
 mod take_over;
 mod task;
+mod upgrade;
 mod world;
 
 use std::cell::Cell;
@@ -143,6 +144,10 @@ fn every_record_has_its_effect_in_the_output_exactly_once() {
     let rarest = [sum.withdrawn, sum.unknown, sum.shut_out, sum.timed_out, sum.lost, sum.refused];
     assert!(rarest.iter().all(|&count| count > seeds / 200), "{sum:?}");
     assert!(sum.lost > sum.refused, "{sum:?}");
+    let of_upgrades = [sum.upgraded, sum.upgraded_late, sum.reverted];
+    assert!(of_upgrades.iter().all(|&count| count > seeds / 500) && sum.upgraded > seeds / 10, "{sum:?}");
+    // That only a recovery tells is rare: its cases are tried one by one beside the function.
+    assert!(sum.told_by_store > seeds / 100, "{sum:?}");
 }
 
 fn run_seeds(next: &AtomicU64, seeds: u64) -> Result<Story, (u64, Failure)> {

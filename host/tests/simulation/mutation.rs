@@ -112,10 +112,22 @@ pub enum Mutation {
     CommitsOffsetsEarly,
     /// Retention counts a checkpoint as committed that is only published.
     RetainsBeforeDecided,
+    /// The manifest of the swap names the new component.
+    NamesNewAtSwap,
+    /// Counters swap one barrier too late.
+    SwapsLate,
+    /// Only the first counter swaps.
+    SwapsFirstAlone,
+    /// The new component begins without the state of the old one.
+    LosesStateAtSwap,
+    /// After a failure the new component goes on though it was never decided.
+    KeepsNewAfterFailure,
+    /// After a failure the old component goes on though the new one was decided.
+    RevertsThoughDecided,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 54] = [
+    pub const ALL: [Mutation; 60] = [
         Mutation::HoldsNoInput,
         Mutation::HidesEnd,
         Mutation::BarrierOvertakes,
@@ -170,5 +182,11 @@ impl Mutation {
         Mutation::SkipsMarkerWithoutOutput,
         Mutation::CommitsOffsetsEarly,
         Mutation::RetainsBeforeDecided,
+        Mutation::NamesNewAtSwap,
+        Mutation::SwapsLate,
+        Mutation::SwapsFirstAlone,
+        Mutation::LosesStateAtSwap,
+        Mutation::KeepsNewAfterFailure,
+        Mutation::RevertsThoughDecided,
     ];
 }

@@ -78,10 +78,10 @@ fn publish(epoch: Epoch, manifest: &Manifest, shared: &mut Shared<'_>) -> Result
         if shared.rng.one_in(2) {
             return failed("the store is away");
         }
-        let _lost = shared.world.publish(epoch, manifest.clone())?;
+        let _lost = shared.world.publish(epoch, manifest.clone(), shared.scenario)?;
         return failed("the answer is lost");
     }
-    match shared.world.publish(epoch, manifest.clone())? {
+    match shared.world.publish(epoch, manifest.clone(), shared.scenario)? {
         Some(receipt) => Ok(Some(vec![Event::Published(receipt)])),
         None => failed("there is a manifest of this epoch"),
     }
@@ -106,7 +106,7 @@ fn retain(retention: &mut Retention, attempt: Attempt, shared: &mut Shared<'_>) 
             }
             let attempt = if mutation == Some(Mutation::DeletesUploads) { Attempt(attempt.0 + 1) } else { attempt };
             let files = std::mem::take(files);
-            let facts = RetentionFacts { files, manifests, committed: *committed, attempt };
+            let facts = RetentionFacts { files, manifests, kept: BTreeSet::new(), committed: *committed, attempt };
             let deletions =
                 retention::plan(&facts, shared.scenario.keep).map_err(|refused| Violation(refused.to_string()))?;
             *retention = Retention::Delete { manifests: deletions.manifests.into(), files: deletions.files.into() };

@@ -39,6 +39,13 @@ pub struct Oracle {
     /// What a dead process still asked for, in vain.
     pub shut_out: u64,
     pub timed_out: u64,
+    pub upgraded: u64,
+    /// Upgrades that a process found decided, and those that it didn't.
+    pub upgraded_late: u64,
+    pub reverted: u64,
+    /// Interrupted upgrades of which the store alone says what became, and those of which only a recovery does.
+    pub told_by_store: u64,
+    pub told_at_recovery: u64,
 }
 
 impl Oracle {

@@ -42,7 +42,7 @@ impl Output {
     /// Says what comes a second time by it.
     pub fn row_became_visible(&mut self, row: Row) -> Result<(), Violation> {
         let twice = match row {
-            Row::Counted { record, count } => {
+            Row::Counted { record, count, .. } => {
                 let is_first = self.records.insert(record.id);
                 // Looked at even if the record came before: at least once, it may be counted higher the second time.
                 let is_new = self.counts.entry((record.side, record.key)).or_default().insert(count);
@@ -68,7 +68,7 @@ impl Output {
 
     /// The counts of a key come in order; if there is only one lane, none is left out.
     pub fn check_order(&mut self, row: Row, lane: Option<u64>) -> Result<(), Violation> {
-        let Row::Counted { record, count } = row else { return Ok(()) };
+        let Row::Counted { record, count, .. } = row else { return Ok(()) };
         let newest = self.newest.insert((record.side, record.key, lane.unwrap_or_default()), count);
         let in_order = match (newest, lane) {
             (None, _) => true,

@@ -15,6 +15,7 @@ use crate::oracle::Violation;
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::task::{Surroundings, Upload};
+use crate::upgrade::Component;
 use crate::world::{Content, Part, Record, Row, State, StateFile, World};
 
 pub struct Source {
@@ -82,6 +83,7 @@ impl Source {
 
 pub struct Counter {
     index: u32,
+    component: Component,
     groups: KeyGroupRange,
     state: State,
     dirty: BTreeSet<u64>,
@@ -94,8 +96,27 @@ pub struct Counter {
 }
 
 impl Counter {
-    pub fn new(index: u32, groups: KeyGroupRange, state: State, seen: (u64, bool), files: Vec<StateFile>) -> Counter {
-        Counter { index, groups, state, dirty: BTreeSet::new(), seen, seen_before: seen, files, files_written: 0 }
+    pub fn new(
+        (index, component): (u32, Component),
+        groups: KeyGroupRange,
+        state: State,
+        seen: (u64, bool),
+        files: Vec<StateFile>,
+    ) -> Counter {
+        let (dirty, seen_before) = (BTreeSet::new(), seen);
+        Counter { index, component, groups, state, dirty, seen, seen_before, files, files_written: 0 }
+    }
+
+    pub fn is_first(&self) -> bool {
+        self.index == 0
+    }
+
+    /// Gets another component, which takes over its state or, if that is the bug, doesn't.
+    pub fn swap(&mut self, new: Component, loses_state: bool) {
+        self.component = new;
+        if loses_state {
+            self.state.clear();
+        }
     }
 
     /// # Errors
@@ -115,7 +136,7 @@ impl Counter {
         let count = of_key.counts[record.side];
         self.dirty.insert(record.key);
         at.world.live_state.entry(task).or_default().insert(record.key, of_key.clone());
-        Ok(Some(Row::Counted { record, count }))
+        Ok(Some(Row::Counted { record, count, component: self.component }))
     }
 
     /// The totals of the keys that had records since their last total.

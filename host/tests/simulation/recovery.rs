@@ -220,6 +220,7 @@ fn decide(number: AttemptNumber, taken: Option<Taken>, shared: &mut Shared<'_>) 
     if let Some(epoch) = from {
         facts::check_resumable(epoch, world)?;
     }
+    world.settle_upgrade(from, mutation)?;
     Ok(Some(Start { number, from, newest, withdraw, adopt, handles }))
 }
 

@@ -77,6 +77,9 @@ pub struct Scenario {
     pub foreign: bool,
     /// What is lost at some time.
     pub loss: Option<Loss>,
+    /// How often a checkpoint or an upgrade is asked for in a round, and how long an upgrade is tried.
+    pub requests: u64,
+    pub probation: Duration,
     pub faults: Faults,
     pub weights: Weights,
 }
@@ -101,6 +104,7 @@ impl Scenario {
         let (has_files, log_from) = sinks(rng, alignment);
         let loss = (log_from == Some(0) && rng.one_in(4)).then(|| Loss::new(rng));
         let millis = |rng: &mut Rng, from: &[u64]| Duration::from_millis(*rng.pick(from));
+        let mut upgrades = Rng::new(!seed.rotate_left(32));
         Scenario {
             mutation,
             shape,
@@ -126,6 +130,8 @@ impl Scenario {
             log_from,
             foreign: rng.one_in(3),
             loss,
+            requests: *upgrades.pick(&[0, 0, 1, 3]),
+            probation: Duration::from_millis(*upgrades.pick(&[0, 3, 40])),
             faults: Scenario::faults(rng),
             weights: Weights {
                 source: (0..SOURCES_MAX).map(|_| *rng.pick(&[1, 4, 16])).collect(),

@@ -42,6 +42,13 @@ pub struct Story {
     /// Jobs that lost something, and how many of them said that they can't go on.
     pub lost: u64,
     pub refused: u64,
+    /// Upgrades that were adopted, those that a process found decided, and those that weren't.
+    pub upgraded: u64,
+    pub upgraded_late: u64,
+    pub reverted: u64,
+    /// Of those that were interrupted: what became of them the store alone says, or only a recovery.
+    pub told_by_store: u64,
+    pub told_at_recovery: u64,
 }
 
 impl Story {
@@ -64,6 +71,11 @@ impl Story {
         self.timed_out += other.timed_out;
         self.lost += other.lost;
         self.refused += other.refused;
+        self.upgraded += other.upgraded;
+        self.upgraded_late += other.upgraded_late;
+        self.reverted += other.reverted;
+        self.told_by_store += other.told_by_store;
+        self.told_at_recovery += other.told_at_recovery;
     }
 
     fn of_world(&mut self, world: &World) {
@@ -81,6 +93,11 @@ impl Story {
         self.timed_out = oracle.timed_out;
         self.lost = u64::from(world.has_lost);
         self.refused = u64::from(world.refused.is_some());
+        self.upgraded = oracle.upgraded;
+        self.upgraded_late = oracle.upgraded_late;
+        self.reverted = oracle.reverted;
+        self.told_by_store = oracle.told_by_store;
+        self.told_at_recovery = oracle.told_at_recovery;
     }
 }
 
@@ -128,8 +145,10 @@ pub fn simulate(
         simulation.world.has_log = log_from.is_some_and(|from| from <= round);
         simulation.world.oracle.watch(has_files, simulation.world.has_log, next_id);
         simulation.add_input(records, splits, &mut next_id);
+        simulation.world.requests_left = simulation.scenario.requests;
         simulation.run_until_ended()?;
         // Run again, the job has nothing to do, and does nothing.
+        simulation.world.requests_left = 0;
         let published = simulation.world.oracle.published;
         simulation.run_until_ended()?;
         if simulation.world.oracle.published > published && !simulation.world.has_lost {
@@ -289,7 +308,8 @@ impl Simulation<'_> {
         }
         let Operation::Publish { epoch, manifest, .. } = operation else { unreachable!("only those are kept") };
         (self.trace)(&|| format!("       an old attempt publishes {epoch}"));
-        let _answer: Option<Event<()>> = self.world.publish(*epoch, manifest.clone())?.map(Event::Published);
+        let _answer: Option<Event<()>> =
+            self.world.publish(*epoch, manifest.clone(), &self.scenario)?.map(Event::Published);
         self.abandoned.remove(0);
         Ok(())
     }

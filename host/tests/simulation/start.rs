@@ -30,6 +30,7 @@ impl Attempt {
             return Err(Violation(format!("attempt {number} starts from {from:?}, and {decided:?} was decided last")));
         }
         let scenario = shared.scenario;
+        shared.world.check_in_force(from)?;
         let shape = scenario.next_shape(shared.rng, shared.world.shape);
         let manifest = from.map(|epoch| shared.world.manifests[&epoch].clone());
         let is_rescaled = manifest.as_ref().is_some_and(|manifest| manifest.shape != shape);
@@ -71,6 +72,8 @@ impl Attempt {
             operations: Vec::new(),
             end: None,
             acks: BTreeMap::new(),
+            component: shared.world.noted.in_force,
+            swap: None,
         })
     }
 }
@@ -133,7 +136,7 @@ impl Wiring<'_> {
             self.tasks.push(Task {
                 inputs,
                 restored,
-                counter: Some(Counter::new(index, own, state, seen, files)),
+                counter: Some(Counter::new((index, self.world.noted.in_force), own, state, seen, files)),
                 sink: (self.shape.sinks == 0).then(|| self.sink(index)),
                 ..task
             });

@@ -18,6 +18,7 @@ use crate::oracle::Violation;
 use crate::parts::{Counter, Sink, Source};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
+use crate::upgrade::Component;
 use crate::world::{Content, InFlight, Record, Row, TaskSnapshot, World};
 
 /// What a task tells the runtime.
@@ -50,6 +51,8 @@ pub struct Surroundings<'a> {
     /// The deciding sink, if there is one.
     pub log: Option<&'a mut LogSink>,
     pub channels: &'a mut [Channel],
+    /// That the counters are to be swapped, and where.
+    pub swap: Option<(Epoch, Component)>,
     pub signals: &'a mut Vec<Signal>,
 }
 
@@ -260,6 +263,7 @@ impl Task {
                         self.is_done = true;
                         return Ok(());
                     }
+                    self.swap(at, barrier.epoch);
                 }
                 Verdict::Overtaken(barrier) => {
                     let upload = self.snapshot(at, barrier);
@@ -271,6 +275,7 @@ impl Task {
                         self.complete(at);
                     }
                     self.send(at, Item::Barrier(barrier));
+                    self.swap(at, barrier.epoch);
                 }
                 Verdict::Captured(epoch) => {
                     if mutation == Some(Mutation::SnapshotsAfterRecording)

@@ -12,6 +12,8 @@ use crate::broker::Broker;
 use crate::channel::{From, Item};
 use crate::decision::Decision;
 use crate::oracle::{Oracle, Violation};
+use crate::scenario::Scenario;
+use crate::upgrade::{Component, Noted};
 
 pub type Key = u64;
 
@@ -28,8 +30,8 @@ pub struct Record {
 /// What the counters put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// For each record, how many of its key and side there were.
-    Counted { record: Record, count: u64 },
+    /// For each record, how many of its key and side there were, and who has counted.
+    Counted { record: Record, count: u64, component: Component },
     /// When the input ends: how many of a key there were on each side.
     Total { key: Key, counts: [u64; 2] },
     /// When the input ends: how many records one counter has seen of a stream that goes to all of them.
@@ -120,6 +122,8 @@ pub struct Manifest {
     /// Where it is decided; `None`: by being published.
     pub decision: Option<DecisionPlace>,
     pub shape: Shape,
+    /// Of the counters.
+    pub component: Component,
     pub tasks: BTreeMap<TaskId, TaskSnapshot>,
 }
 
@@ -201,6 +205,9 @@ pub struct World {
     pub zombies: Vec<Decision>,
     /// The cluster before each commit, if it is to be put back.
     pub history: Option<Vec<Broker>>,
+    pub noted: Noted,
+    /// How many requests may still come.
+    pub requests_left: u64,
     /// Something was lost that the job can't do without.
     pub has_lost: bool,
     /// The job has said that it can't go on.
@@ -225,6 +232,8 @@ impl World {
             broker: Broker::default(),
             zombies: Vec::new(),
             history: None,
+            noted: Noted::default(),
+            requests_left: 0,
             has_lost: false,
             refused: None,
             oracle: Oracle::new(alignment),
@@ -232,7 +241,12 @@ impl World {
     }
 
     /// Creates the manifest unless there is one.
-    pub fn publish(&mut self, epoch: Epoch, manifest: Manifest) -> Result<Option<PublishReceipt>, Violation> {
+    pub fn publish(
+        &mut self,
+        epoch: Epoch,
+        manifest: Manifest,
+        scenario: &Scenario,
+    ) -> Result<Option<PublishReceipt>, Violation> {
         if self.manifests.contains_key(&epoch) {
             return Ok(None);
         }
@@ -251,6 +265,7 @@ impl World {
         if manifest.ended && !all_read {
             return Err(Violation(format!("manifest {epoch} says that the input has ended, which it hasn't")));
         }
+        self.check_components(epoch, &manifest, scenario)?;
         self.oracle.published += 1;
         if manifest.decision.is_none() {
             self.decided_by_publish = Some(epoch);

@@ -1,9 +1,10 @@
-//! Operators for tests, each with one building block: the feature of its name makes a component of it.
+//! Operators for tests, most of them with one building block: the feature of its name makes a component of it.
 //!
 //! Lines of the input are `key,time,value`, which `parse` takes apart; values are integers. What the others send are
 //! lines that say all.
 
 pub mod joins;
+pub mod languages;
 pub mod single;
 pub mod windows;
 
@@ -21,9 +22,19 @@ lockgate::export!(joins::Interval);
 lockgate::export!(joins::Windowed);
 #[cfg(feature = "stamp")]
 lockgate::export!(single::Stamp);
+#[cfg(feature = "moody")]
+lockgate::export!(single::Moody);
 #[cfg(feature = "deduplicate")]
 lockgate::export!(single::Once);
 #[cfg(feature = "ranking")]
 lockgate::export!(single::Best);
 #[cfg(feature = "enrich")]
 lockgate::export!(joins::Enrich);
+#[cfg(feature = "set-count")]
+lockgate::export!(languages::SetCount);
+#[cfg(feature = "dress")]
+lockgate::export!(languages::Dress);
+#[cfg(feature = "visits")]
+lockgate::export!(languages::Visits);
+#[cfg(feature = "facts")]
+lockgate::export!(languages::Facts);

@@ -39,6 +39,46 @@ impl Operator for Stamp {
     }
 }
 
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Mood {
+    bad_end: bool,
+}
+
+/// Sends the value of each record when event time has come to it. Panics instead where the value is `bad timer`; and, with
+/// `bad_end = true` in its configuration, at the last watermark.
+pub struct Moody {
+    timers: Timers,
+    mood: Mood,
+}
+
+impl Operator for Moody {
+    fn new(declare: &mut Declaration) -> Moody {
+        Moody { timers: declare.timers(), mood: Mood::default() }
+    }
+
+    fn open(&mut self, ctx: &mut OpenContext<'_>) -> Result<(), Error> {
+        self.mood = ctx.config()?;
+        Ok(())
+    }
+
+    fn process(&mut self, record: Record<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+        let value = record.value_str()?;
+        self.timers.set_event_time(ctx, record.timestamp().unwrap_or_default(), value.as_bytes())
+    }
+
+    fn timer(&mut self, timer: Timer<'_>, ctx: &mut Context<'_>) -> Result<(), Error> {
+        assert!(timer.tag() != b"bad timer", "not at this time");
+        ctx.emit(timer.key(), timer.tag());
+        Ok(())
+    }
+
+    fn watermark(&mut self, timestamp: i64, _: &mut Context<'_>) -> Result<(), Error> {
+        assert!(!self.mood.bad_end || timestamp < i64::MAX, "it must not end");
+        Ok(())
+    }
+}
+
 /// Sends `key,time,value` of the first record of each key within 5 s.
 pub struct Once {
     seen: Deduplicate,

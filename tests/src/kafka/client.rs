@@ -125,6 +125,14 @@ impl Client {
         self.done(json!({"do": "delete_group", "group": group}));
     }
 
+    /// Allows a user operations (`read` …) on a resource (`topic`, `group`, `transactional_id`). A name that ends in `*` stands for all
+    /// names that begin so. The brokers hear of it soon.
+    pub fn allow(&self, user: &str, resource: &str, name: &str, operations: &[&str]) {
+        self.done(json!({
+            "do": "allow", "user": user, "resource": resource, "name": name, "operations": operations
+        }));
+    }
+
     /// A foreign program with this transactional id: fences whoever has it, begins a transaction, and sends the records, each with
     /// a key or a value and no header without a value. Returns when they are acknowledged. The transaction stays open until one of
     /// the next two, or the timeout, ends it; not by the end of this client.
@@ -151,6 +159,19 @@ impl Client {
 
     fn end_transaction(&self, id: &str, commit: bool) -> Result<(), String> {
         self.try_ask(json!({"do": "end_transaction", "id": id, "commit": commit}), &[]).map(|_| ())
+    }
+
+    /// Puts records into a transaction of this id that has ended before: nothing will end them in that partition. Of a broker with
+    /// `transaction.partition.verification.enable=false` only. Gives the offset of the first.
+    pub fn leave_hanging(&self, id: &str, topic: &str, partition: i32, records: &[NewRecord]) -> i64 {
+        let request = json!({"do": "leave_hanging", "id": id, "topic": topic, "partition": partition});
+        let (offset, _) = self.ask(request, &encode(records));
+        parse(offset)
+    }
+
+    /// Aborts all that is open on a partition, as `kafka-transactions.sh abort` does: hanging or not.
+    pub fn abort_hanging(&self, topic: &str, partition: i32) {
+        self.done(json!({"do": "abort_hanging", "topic": topic, "partition": partition}));
     }
 
     /// All transactional ids that the cluster knows and whose names begin with `prefix`, in order.

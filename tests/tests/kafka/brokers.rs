@@ -4,6 +4,7 @@
 
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
+use lockgate_tests::KafkaJob;
 use lockgate_tests::kafka::{Broker, Client, Record, kafka_missing};
 
 /// The shared broker and a verifier. `None`: this machine has no Kafka, which is said with `what`.
@@ -20,12 +21,9 @@ pub struct Breakable {
     broker: MutexGuard<'static, Broker>,
 }
 
-/// The broker that may be broken. It forgets the offsets of a group a minute after they were committed.
+/// The broker that may be broken.
 pub fn breakable(what: &str) -> Option<Breakable> {
-    static BROKER: LazyLock<Mutex<Broker>> = LazyLock::new(|| {
-        let settings = [("offsets.retention.minutes", "1"), ("offsets.retention.check.interval.ms", "1000")];
-        Mutex::new(Broker::start_with(&settings))
-    });
+    static BROKER: LazyLock<Mutex<Broker>> = LazyLock::new(|| Mutex::new(Broker::start()));
     if kafka_missing(what) {
         return None;
     }
@@ -45,9 +43,36 @@ impl std::ops::Deref for Breakable {
     }
 }
 
+/// So many jobs run at a time where there are many to be run: each waits for Kafka, for checkpoints and for restarts most of its time.
+const LANES: usize = 4;
+
+/// Verifiers for [`side_by_side`].
+pub fn lanes(broker: &Broker) -> Vec<Client> {
+    std::iter::repeat_with(|| broker.client()).take(LANES).collect()
+}
+
+/// Does the work with each of the items, as many at a time as there are verifiers, each with one of its own.
+pub fn side_by_side<'c, T: Send>(clients: &'c [Client], items: Vec<T>, work: impl Fn(T, &'c Client) + Sync) {
+    let items = Mutex::new(items.into_iter());
+    let (items, work) = (&items, &work);
+    let next = move || items.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
+    std::thread::scope(|scope| {
+        for client in clients {
+            scope.spawn(move || std::iter::from_fn(next).for_each(|item| work(item, client)));
+        }
+    });
+}
+
 /// The values of records as text, sorted.
 pub fn values(records: &[Record]) -> Vec<String> {
     let mut values = records.iter().map(|record| record.text().to_owned()).collect::<Vec<_>>();
     values.sort();
     values
+}
+
+/// A job that was refused at its first run is as if it had never been started.
+#[track_caller]
+pub fn assert_nothing_left(job: &KafkaJob, client: &Client) {
+    assert!(!job.folder.path("state").exists(), "there is a state folder");
+    assert!(!client.topics().contains(&job.marker_topic()), "there is a marker topic");
 }

@@ -6,7 +6,7 @@ use std::fs;
 use lockgate_tests::kafka::Client;
 use lockgate_tests::{Feed, KafkaJob, assert_exactly_once, crash_points, number_of, part_files};
 
-use crate::brokers::{shared, values};
+use crate::brokers::{lanes, shared, side_by_side, values};
 
 /// So many records before each run; more come while it runs.
 const RECORDS: u64 = 200;
@@ -34,9 +34,14 @@ impl<'a> Copy<'a> {
         Copy { job, client, feed }
     }
 
+    /// Adds records to each partition while the job is down.
+    pub fn add_records(&mut self) {
+        self.feed.add(RECORDS);
+    }
+
     /// Tells whether a run came by the crash point.
     pub fn crash(&mut self, at: &str) -> bool {
-        self.feed.add(RECORDS);
+        self.add_records();
         self.feed.crash(&self.job, at)
     }
 
@@ -84,13 +89,13 @@ fn kill_at(point: &str, client: &Client, brokers: &str) {
 
 #[test]
 fn the_output_is_exact_after_a_kill_at_each_step_of_a_transaction() {
-    let Some((broker, client)) = shared("kills at each step of a transaction") else { return };
-    points(&["kafka."]).iter().for_each(|point| kill_at(point, &client, broker.address()));
+    let Some((broker, _)) = shared("kills at each step of a transaction") else { return };
+    side_by_side(&lanes(broker), points(&["kafka."]), |point, client| kill_at(&point, client, broker.address()));
 }
 
 #[test]
 fn the_output_is_exact_after_a_kill_at_each_step_of_a_checkpoint_and_of_a_recovery() {
-    let Some((broker, client)) = shared("kills at each step of a checkpoint") else { return };
+    let Some((broker, _)) = shared("kills at each step of a checkpoint") else { return };
     let rooms = ["runtime.", "recover.", "store.publish.", "store.note-decided.", "store.withdraw."];
-    points(&rooms).iter().for_each(|point| kill_at(point, &client, broker.address()));
+    side_by_side(&lanes(broker), points(&rooms), |point, client| kill_at(&point, client, broker.address()));
 }

@@ -1,10 +1,10 @@
 //! What is too large or too slow for a limit is told with the setting that holds it, and goes through once that is raised.
 
-use lockgate_tests::kafka::NewRecord;
-use lockgate_tests::{KafkaJob, assert_exactly_once, numbered};
+use lockgate_tests::kafka::{Client, NewRecord};
+use lockgate_tests::{Feed, Finished, KafkaJob, Running, assert_exactly_once, numbered, wait_until};
 
-use crate::FAILED;
-use crate::brokers::shared;
+use crate::brokers::{assert_nothing_left, shared};
+use crate::{FAILED, UNUSABLE};
 
 /// A record with so many bytes.
 fn large(bytes: usize) -> NewRecord {
@@ -67,7 +67,12 @@ fn a_transaction_timeout_above_the_brokers_limit_is_told_with_the_brokers_settin
     job.create_topics(&client, 1);
     job.change("sink.out", "transaction_timeout", "'2h'");
     client.produce(&job.input(), &numbered(0..100));
-    job.folder.run().assert_refused(FAILED, &["transaction_timeout", "transaction.max.timeout.ms"]);
+    let refused = job.folder.run();
+    refused.assert_refused(UNUSABLE, &["transaction_timeout", "transaction.max.timeout.ms"]);
+    for raw in ["librdkafka", "transactional PID"] {
+        assert!(!refused.stderr.contains(raw), "it is said once, in our words: {}", refused.stderr);
+    }
+    assert_nothing_left(&job, &client);
     assert_eq!(client.read(&job.output(), false), []);
     job.without("sink.out", "transaction_timeout");
     job.catch_up(&client);
@@ -75,30 +80,60 @@ fn a_transaction_timeout_above_the_brokers_limit_is_told_with_the_brokers_settin
 }
 
 #[test]
+fn a_transaction_timeout_that_no_checkpoint_is_shorter_than_is_refused_before_anything_runs() {
+    let job = KafkaJob::copy("outlast", "localhost:1").with("sink.out", "transaction_timeout", "'2s'").with(
+        "checkpoint",
+        "interval",
+        "'2s'",
+    );
+    for verb in ["check", "run"] {
+        let refused = Running::start(job.folder.command(verb)).wait();
+        refused.assert_refused(UNUSABLE, &["sink.out.transaction_timeout", "checkpoint.interval"]);
+    }
+    assert!(!job.folder.path("state").exists(), "nothing is done");
+}
+
+/// A job whose checkpoints come so late that a transaction which began with the checkpoint before is too old for them, by a little.
+fn outlasting(client: &Client, brokers: &str) -> KafkaJob {
+    let job = KafkaJob::copy("outlast", brokers).with("sink.out", "transaction_timeout", "'2s'").with(
+        "checkpoint",
+        "interval",
+        "'1900ms'",
+    );
+    job.create_topics(client, 1);
+    job
+}
+
+/// Runs the job while records come all the time, so that each transaction begins at once.
+fn fed_to_its_end(job: &KafkaJob, feed: &mut Feed<'_>) -> Finished {
+    let mut running = job.folder.start();
+    wait_until("the end of the job", || {
+        feed.add(1);
+        !running.is_alive()
+    });
+    running.wait()
+}
+
+#[test]
 fn a_checkpoint_that_takes_longer_than_the_transaction_timeout_is_told_with_both_settings() {
     let Some((broker, client)) = shared("checkpoints that outlast the transaction timeout") else { return };
-    let mut job = KafkaJob::copy("outlast", broker.address()).with("restart", "strategy", "'none'");
-    job.create_topics(&client, 1);
-    client.produce(&job.input(), &numbered(0..100));
-    job.change("sink.out", "transaction_timeout", "'2s'");
-    job.change("checkpoint", "interval", "'3s'");
-    job.folder.run().assert_refused(FAILED, &["transaction_timeout", "checkpoint.interval"]);
-    assert_eq!(client.read(&job.output(), true), []);
+    let mut job = outlasting(&client, broker.address()).with("restart", "strategy", "'none'");
+    let mut feed = Feed::new(&client, &job);
+    let refused = fed_to_its_end(&job, &mut feed);
+    refused.assert_refused(FAILED, &["transaction_timeout", "checkpoint.interval"]);
     job.change("checkpoint", "interval", "'100ms'");
     job.catch_up(&client);
-    assert_exactly_once(100, &client.read(&job.output(), true));
+    assert_exactly_once(feed.count(), &client.read(&job.output(), true));
 }
 
 #[test]
 fn checkpoints_that_outlast_the_transaction_timeout_are_tried_again_and_then_given_up() {
     let Some((broker, client)) = shared("checkpoints that outlast the timeout again and again") else { return };
-    let job = KafkaJob::copy("outlast", broker.address())
-        .with("restart", "attempts", "2")
-        .with("sink.out", "transaction_timeout", "'2s'")
-        .with("checkpoint", "interval", "'3s'");
-    job.create_topics(&client, 1);
-    client.produce(&job.input(), &numbered(0..100));
-    let refused = job.folder.run();
+    let job = outlasting(&client, broker.address()).with("restart", "attempts", "2");
+    let mut feed = Feed::new(&client, &job);
+    let refused = fed_to_its_end(&job, &mut feed);
     refused.assert_refused(FAILED, &["attempts made: 3", "transaction_timeout"]);
-    assert_eq!(client.read(&job.output(), true), []);
+    let job = job.with("checkpoint", "interval", "'100ms'");
+    job.catch_up(&client);
+    assert_exactly_once(feed.count(), &client.read(&job.output(), true));
 }

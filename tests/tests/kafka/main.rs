@@ -5,11 +5,14 @@
 
 mod brokers;
 mod campaign;
+mod connect;
 mod copy;
 mod downtime;
 mod guarantees;
+mod hanging;
 mod identity;
 mod kill_matrix;
+mod lag;
 mod limits;
 mod middle_of_commit;
 mod outages;
@@ -18,9 +21,11 @@ mod scenarios;
 mod secure;
 mod settings;
 mod sinks;
+mod slow_start;
 mod starts;
 mod stateful;
 mod topics;
+mod upgrade;
 
 /// The exit code of a job that failed.
 const FAILED: i32 = 1;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lockgate_tests::KafkaJob;
 use lockgate_tests::kafka::{Client, NewRecord, Record};
+use lockgate_tests::{Feed, KafkaJob, assert_exactly_once};
 
 use crate::brokers::shared;
 
@@ -49,6 +49,29 @@ fn a_key_goes_to_the_partition_that_the_java_client_chooses() {
         let (key, hash) = HASHES.into_iter().find(|(key, _)| *key == record.key_text()).expect("a key of ours");
         assert_eq!(record.partition, (hash & i32::MAX) % PARTITIONS, "{key}");
     }
+}
+
+#[test]
+fn the_order_within_a_key_is_kept_between_unequal_parallelisms_through_crashes() {
+    let Some((broker, client)) = shared("order between unequal parallelisms") else { return };
+    let job = KafkaJob::copy("unequal", broker.address())
+        .with("source.in", "parallelism", "2")
+        .with("operator.op", "parallelism", "3")
+        .with("sink.out", "parallelism", "2");
+    job.create_topics(&client, 4);
+    let mut feed = Feed::new(&client, &job);
+    for point in ["kafka.commit.after:2", "kafka.flush.after:2"] {
+        feed.add(5_000);
+        assert!(feed.crash(&job, point), "{point}");
+    }
+    feed.add(5_000);
+    // Without a key there is no order, and each is there all the same.
+    client.produce(&job.input(), &vec![NewRecord::value("no key"); 50]);
+    job.catch_up(&client);
+    let (keyed, rest) =
+        client.read(&job.output(), true).into_iter().partition::<Vec<_>, _>(|record| record.key.is_some());
+    assert_exactly_once(feed.count(), &keyed);
+    assert_eq!(rest.len(), 50);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockgate_tests::kafka::{Client, NewRecord};
-use lockgate_tests::{Feed, KafkaJob, assert_exactly_once, faulty, numbered};
+use lockgate_tests::{Feed, KafkaJob, assert_exactly_once, faulty, numbered, wait_long_until};
 
-use crate::brokers::shared;
+use crate::brokers::{shared, values};
 
 fn copy(client: &Client, brokers: &str) -> KafkaJob {
     let job = KafkaJob::copy("scenario", brokers);
@@ -18,7 +18,10 @@ fn holds_readers_up(job: &KafkaJob, client: &Client) -> bool {
     client.end_offsets(&job.output(), true) != client.end_offsets(&job.output(), false)
 }
 
-/// A job whose operator fails for a second and a half, and then no more; the process goes on all the while.
+/// For how long the operator fails at first. Where the record comes to it later than that, there is another with twice the time.
+const FAILS_FOR: Duration = Duration::from_millis(1_500);
+
+/// A job whose operator fails for a while, and then no more; the process goes on all the while.
 fn recovers_by_itself(checkpoint: &[(&str, &str)]) {
     let Some((broker, client)) = shared("recovery within a process") else { return };
     let mut job = copy(&client, broker.address()).with("job", "parallelism", "2");
@@ -27,22 +30,34 @@ fn recovers_by_itself(checkpoint: &[(&str, &str)]) {
     client.produce(&job.input(), &numbered(0..3_000));
     let mut running = job.folder.start();
     job.wait_until_caught_up(&mut running, &client);
-    let soon = SystemTime::now() + Duration::from_millis(1_500);
-    let soon = soon.duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
-    let passing = format!("later than {soon}");
     client.produce(&job.input(), &numbered(3_000..6_000));
-    client.produce(&job.input(), &[NewRecord::keyed("key-0", passing.clone())]);
+    let mut passing = Vec::new();
+    let mut fails_for = FAILS_FOR;
+    while !running.stderr().contains("restart 1 of") {
+        passing.push(later_than(fails_for));
+        client.produce(&job.input(), &[NewRecord::keyed("key-0", passing.last().expect("one").clone())]);
+        wait_long_until("the operator to fail at the record or to let it through", || {
+            assert!(running.is_alive(), "{}", running.stderr());
+            running.stderr().contains("restart 1 of") || job.has_caught_up(&client, &job.input())
+        });
+        fails_for *= 2;
+    }
     client.produce(&job.input(), &numbered(6_000..9_000));
     job.wait_until_caught_up(&mut running, &client);
     running.terminate();
-    let finished = running.wait();
-    finished.assert_success();
-    assert!(finished.stderr.contains("restart 1 of"), "it never failed: {}", finished.stderr);
-    let mut output = client.read(&job.output(), true);
-    let before = output.len();
-    output.retain(|record| record.text() != passing);
-    assert_eq!(output.len() + 1, before, "the record that failed is there once");
+    running.wait().assert_success();
+    let (failed, output) = client
+        .read(&job.output(), true)
+        .into_iter()
+        .partition::<Vec<_>, _>(|record| passing.contains(&record.text().to_owned()));
+    assert_eq!(values(&failed), passing, "each record that failed is there once");
     assert_exactly_once(9_000, &output);
+}
+
+/// The value of a record at which the operator fails for so long.
+fn later_than(time: Duration) -> String {
+    let until = SystemTime::now() + time;
+    format!("later than {}", until.duration_since(UNIX_EPOCH).expect("after 1970").as_millis())
 }
 
 #[test]

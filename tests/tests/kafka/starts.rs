@@ -3,7 +3,8 @@
 use lockgate_tests::KafkaJob;
 use lockgate_tests::kafka::{Client, NewRecord};
 
-use crate::brokers::{shared, values};
+use crate::UNUSABLE;
+use crate::brokers::{assert_nothing_left, shared, values};
 
 /// Milliseconds of the first record, 2026-01-01T00:00:00Z; each is a second later than the one before.
 const FIRST_MS: i64 = 1_767_225_600_000;
@@ -97,4 +98,33 @@ fn offsets_start_there() {
     let job = job(&client, broker.address());
     let start = format!("{{ offsets = {{ '{}' = {{ '0' = 30 }} }} }}", job.input());
     assert_starts_at(&client, &job.with("source.in", "start", &start), 30);
+}
+
+#[test]
+fn offsets_that_are_not_there_are_refused_by_the_check_and_by_the_run() {
+    let Some((broker, client)) = shared("start = offsets that aren't there") else { return };
+    let mut job = job(&client, broker.address());
+    client.delete_records(&job.input(), 0, 20);
+    let start = |partition: i32, offset: u64| {
+        format!("{{ offsets = {{ '{}' = {{ '{partition}' = {offset} }} }} }}", job.input())
+    };
+    let of_partition =
+        format!("start gives an offset for partition 7 of topic '{}', which has 1 partitions", job.input());
+    let beyond = format!("start begins at offset 101 of {}/0, and it ends at 100", job.input());
+    let before = format!("start begins at offset 5 of {}/0, and its first record is at 20", job.input());
+    let (last, refused) =
+        (start(0, 100), [(start(7, 0), of_partition), (start(0, 101), beyond), (start(0, 5), before)]);
+    for (start, says) in refused {
+        job.change("source.in", "start", &start);
+        let checked = job.check_connected();
+        assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
+        assert!(checked.stdout.contains(&says), "'{says}' in: {checked:?}");
+        assert!(!checked.stdout.contains("source in: in: "), "its name is said once: {checked:?}");
+        job.folder.run().assert_refused(UNUSABLE, &[&says]);
+        assert_nothing_left(&job, &client);
+        assert_eq!(client.read(&job.output(), false), []);
+    }
+    job.change("source.in", "start", &last);
+    assert!(job.check_connected().status.success());
+    assert_starts_at(&client, &job, 100);
 }

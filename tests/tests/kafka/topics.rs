@@ -1,10 +1,11 @@
 //! Topics that aren't there, go away, grow, or have lost what the job wants to read.
 
 use lockgate_tests::kafka::{Client, NewRecord};
-use lockgate_tests::{Finished, KafkaJob, Running, assert_exactly_once, number_of, numbered};
+use lockgate_tests::{Copied, Feed, Finished, KafkaJob, Running, assert_exactly_once, number_of, numbered};
 
-use crate::FAILED;
-use crate::brokers::{shared, values};
+use crate::brokers::{assert_nothing_left, shared, values};
+use crate::lag::{lag_and_read, start};
+use crate::{FAILED, UNUSABLE};
 
 fn copy(brokers: &str) -> KafkaJob {
     KafkaJob::copy("topics", brokers).with("source.in", "discover_interval", "'200ms'")
@@ -30,8 +31,9 @@ fn a_topic_that_is_missing_is_told_by_name_and_found_once_it_is_there() {
         let job = copy(broker.address());
         let (missing, there) = (job.topic(missing), job.topic(if missing == "in" { "out" } else { "in" }));
         client.create_topic(&there, 2);
-        job.folder.run().assert_refused(FAILED, &[&missing]);
+        job.folder.run().assert_refused(UNUSABLE, &[&missing]);
         assert!(!client.topics().contains(&missing), "nobody has made it");
+        assert_nothing_left(&job, &client);
         client.create_topic(&missing, 2);
         client.produce(&job.input(), &numbered(0..500));
         job.catch_up(&client);
@@ -48,15 +50,35 @@ fn a_source_topic_that_is_deleted_ends_the_job_and_its_successor_is_not_taken_fo
     let running = start_caught_up(&job, &client);
     client.delete_topic(&job.input());
     let finished = ended(running);
-    finished.assert_refused(FAILED, &[&job.input()]);
+    finished
+        .assert_refused(FAILED, &[&job.input(), "deleted", "while the job was running", "another topic", "new name"]);
+    assert!(!finished.stderr.contains("--create"), "another one would be refused: {}", finished.stderr);
+    let says = [job.input().as_str(), "any more", "another topic", "new name"].map(str::to_owned);
+    let checked = job.check_connected();
+    assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
+    assert!(says.iter().all(|said| checked.stdout.contains(said)), "{checked:?}");
+    job.folder.run().assert_refused(FAILED, &[&job.input(), "after the job had read from it", "new name"]);
     assert_exactly_once(1_000, &client.read(&job.output(), true));
     // The records of another topic of that name have the offsets of those that were read.
     client.create_topic(&job.input(), 2);
     client.produce(&job.input(), &numbered(0..100));
+    let checked = job.check_connected();
+    assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
+    assert!(checked.stdout.contains("was deleted and created again"), "{checked:?}");
     for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &[&job.input()]);
+        job.folder.run().assert_refused(FAILED, &[&job.input(), "created again"]);
     }
     assert_exactly_once(1_000, &client.read(&job.output(), true));
+    // What the words say is enough.
+    let afresh = format!("'{}'", job.topic("afresh"));
+    let job = job.with("job", "name", &afresh);
+    let mut running = job.folder.start();
+    running.wait_until("the records of the new topic", || client.read(&job.output(), true).len() >= 1_100);
+    running.terminate();
+    running.wait().assert_success();
+    let output = client.read(&job.output(), true);
+    assert_eq!(Copied::of(1_000, &output).doubled(), 100, "each of the new ones once");
+    assert_eq!(output.len(), 1_100);
 }
 
 #[test]
@@ -116,25 +138,41 @@ fn topics_keep_their_ids_through_new_partitions_and_another_parallelism() {
 }
 
 #[test]
-fn a_sink_topic_that_is_deleted_ends_the_job_and_what_was_not_committed_goes_into_its_successor() {
+fn a_sink_topic_that_is_deleted_ends_the_job_by_name_and_what_was_not_committed_goes_into_its_successor() {
     let Some((broker, client)) = shared("deleted sink topics") else { return };
-    let job =
-        copy(broker.address()).with("restart", "strategy", "'none'").with("sink.out", "transaction_timeout", "'20s'");
+    for is_stopped in [false, true] {
+        // Longer than the test waits for the end: it isn't by its age that the transaction fails.
+        let job = copy(broker.address()).with("sink.out", "transaction_timeout", "'15m'");
+        job.create_topics(&client, 2);
+        client.produce(&job.input(), &numbered(0..1_000));
+        let (mut running, metrics) = start(&job);
+        job.wait_until_caught_up(&mut running, &client);
+        client.delete_topic(&job.output());
+        client.produce(&job.input(), &numbered(1_000..2_000));
+        if is_stopped {
+            // The last checkpoint has something that can't be delivered.
+            running.wait_until("records for the topic that is gone", || lag_and_read(&metrics).1 == 2_000);
+            running.terminate();
+        }
+        ended(running).assert_refused(FAILED, &[&job.output(), "deleted", "--create"]);
+        client.create_topic(&job.output(), 2);
+        job.catch_up(&client);
+        let numbers =
+            values(&client.read(&job.output(), true)).iter().filter_map(|value| number_of(value)).collect::<Vec<_>>();
+        assert_eq!(numbers, (1_000..2_000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_sink_topic_that_is_deleted_ends_a_job_without_transactions_as_well() {
+    let Some((broker, client)) = shared("deleted sink topics without transactions") else { return };
+    let job = copy(broker.address()).with("job", "guarantee", "'at-least-once'");
     job.create_topics(&client, 2);
-    client.produce(&job.input(), &numbered(0..1_000));
+    client.produce(&job.input(), &numbered(0..100));
     let running = start_caught_up(&job, &client);
     client.delete_topic(&job.output());
-    client.produce(&job.input(), &numbered(1_000..2_000));
-    // Producers ask for a topic again for a while; what they can't deliver meanwhile is too old for its transaction at last.
-    let finished = ended(running);
-    finished.assert_refused(FAILED, &[]);
-    let says = |what: &str| finished.stderr.contains(what);
-    assert!(says(&job.output()) || says("transaction_timeout"), "{}", finished.stderr);
-    client.create_topic(&job.output(), 2);
-    job.catch_up(&client);
-    let numbers =
-        values(&client.read(&job.output(), true)).iter().filter_map(|value| number_of(value)).collect::<Vec<_>>();
-    assert_eq!(numbers, (1_000..2_000).collect::<Vec<_>>());
+    client.produce(&job.input(), &numbered(100..200));
+    ended(running).assert_refused(FAILED, &[&job.output()]);
 }
 
 /// Records in partition 2 or later, by key.
@@ -167,6 +205,28 @@ fn partitions_that_are_added_are_read_from_their_first_record_on() {
     client.produce(&job.input(), &in_new_partitions(2_000..3_000));
     job.catch_up(&client);
     assert_exactly_once(3_000, &client.read(&job.output(), true));
+}
+
+#[test]
+fn a_sink_topic_that_gets_more_partitions_while_the_job_runs_goes_on_to_get_each_record_once() {
+    let Some((broker, client)) = shared("more partitions of a sink topic") else { return };
+    let job = copy(broker.address()).with("sink.out", "properties", "{ 'topic.metadata.refresh.interval.ms' = 1000 }");
+    job.create_topics(&client, 2);
+    let mut running = job.folder.start();
+    let mut feed = Feed::new(&client, &job);
+    feed.add(1_000);
+    client.add_partitions(&job.output(), 5);
+    // It hears of them when it asks the next time.
+    running.wait_until("records in the new partitions", || {
+        feed.add(100);
+        client.end_offsets(&job.output(), true).into_iter().any(|(partition, end)| partition >= 2 && end > 0)
+    });
+    job.wait_until_caught_up(&mut running, &client);
+    running.terminate();
+    running.wait().assert_success();
+    // The keys of the new partitions were in others before.
+    let copied = Copied::of(feed.count(), &client.read(&job.output(), true));
+    assert_eq!((copied.missing(), copied.doubled()), (0, 0));
 }
 
 #[test]

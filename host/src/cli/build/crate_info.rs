@@ -42,7 +42,7 @@ impl Target {
     }
 }
 
-/// One line of `cargo build --message-format json`.
+/// One line of `cargo rustc --message-format json`.
 #[derive(Deserialize)]
 struct Message {
     reason: String,

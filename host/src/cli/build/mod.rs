@@ -1,9 +1,10 @@
-//! `lockgate build`: from a Rust crate to an operator component.
+//! `lockgate build`: from a Rust crate, or from a core module of another language, to an operator component.
 //!
 //! Invariant: the output file is either the old one or a whole new operator that this host has loaded.
 
 mod component;
 mod crate_info;
+mod module;
 mod toolchain;
 
 use std::fs;
@@ -11,26 +12,30 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::cli::CliError;
 use crate::cli::inspect::{self, Report};
-use crate::guest::{Engine, GuestError, default_cache_dir};
+use crate::guest::{Engine, default_cache_dir};
+use component::Origin;
 use crate_info::CrateInfo;
 use toolchain::{TARGET, Toolchain};
 
-/// Compile a Rust operator crate to a WebAssembly component, and check that this host can run it
+/// Make a WebAssembly component of a Rust operator crate or of a core module, and check that this host can run it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   lockgate build
   lockgate build my-op --out plugins/my_op.wasm
   lockgate build my-op --json | jq .sha256
+  lockgate build count.core.wasm --out count.wasm
 
-Exit codes: 0 built; 1 it could not be compiled or written; 2 the folder holds no crate, or what it makes is no operator")]
+Exit codes: 0 built; 1 it could not be compiled or written; 2 there is no crate or core module, or what it makes is no operator")]
 pub struct Args {
-    /// The crate's folder
-    #[arg(default_value = ".", value_name = "DIR")]
-    pub dir: PathBuf,
-    /// Where to put the component [default: <crate>.wasm in the crate's folder]
+    /// The crate's folder; or a core module that says for which world it is, as clang links one with what wit-bindgen makes
+    #[arg(default_value = ".", value_name = "DIR or CORE.WASM")]
+    pub from: PathBuf,
+    /// Where to put the component [default: <crate>.wasm in the crate's folder; <module>.wasm beside <module>.core.wasm]
     #[arg(long, visible_alias = "output", value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Features of the crate to turn on, for crates that hold several operators
@@ -44,7 +49,8 @@ pub struct Args {
 /// # Errors
 /// If the crate can't be compiled, or isn't an operator.
 pub fn run(args: &Args) -> Result<(), CliError> {
-    let (path, report) = build(&args.dir, &args.features, args.out.as_deref())?;
+    let make = if args.from.is_file() { componentize } else { build };
+    let (path, report) = make(&args.from, &args.features, args.out.as_deref())?;
     inspect::show(&report, args.json, &format!("built {}", path.display()))
 }
 
@@ -56,22 +62,37 @@ pub fn build(dir: &Path, features: &[String], out: Option<&Path>) -> Result<(Pat
     let info = CrateInfo::read(dir)?;
     let toolchain = Toolchain::find(&info.dir)?;
     let module = compile(&info, features, &toolchain)?;
-    let component = component::encode(&module, &info.package)?;
+    let component = component::encode_file(&module, &info.package)?;
     let out = out.map_or_else(|| info.dir.join(format!("{}.wasm", info.library)), Path::to_owned);
-    let report = put(&component, &out, &info.package)?;
+    let report = put(&component, &out, Origin::Crate(&info.package))?;
+    Ok((out, report))
+}
+
+/// Makes a component of a core module; gives its path and what it is.
+fn componentize(module: &Path, features: &[String], out: Option<&Path>) -> Result<(PathBuf, Report), CliError> {
+    if !features.is_empty() {
+        let refused = CliError::unusable(format!("{} is a file, and only a crate has features", module.display()));
+        return Err(refused.help("leave out --features, or name the crate's folder"));
+    }
+    let origin = Origin::Module(module);
+    let component = component::encode(&module::read(module)?, origin)?;
+    let out = out.map_or_else(|| module::default_out(module), Path::to_owned);
+    let report = put(&component, &out, origin)?;
     Ok((out, report))
 }
 
 /// Runs cargo, whose output the user sees; gives the core module that it built.
 fn compile(info: &CrateInfo, features: &[String], toolchain: &Toolchain) -> Result<PathBuf, CliError> {
     let mut cargo = toolchain.cargo();
-    cargo.arg("build").arg("--manifest-path").arg(&info.manifest).current_dir(&info.dir);
+    cargo.arg("rustc").arg("--manifest-path").arg(&info.manifest).current_dir(&info.dir);
     cargo.args(["--lib", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
     if !features.is_empty() {
         cargo.arg("--features").arg(features.join(","));
     }
     // Operators may use SIMD: the engine has it. Flags of the user's own configuration are added to this one.
     cargo.arg("--config").arg(format!("target.{TARGET}.rustflags=['-Ctarget-feature=+simd128']"));
+    // In a target folder that copies of a crate share, cargo takes what it has built of one for the other, unless a flag differs.
+    cargo.arg("--").arg(format!("-Cmetadata={:016x}", xxh3_64(info.dir.as_os_str().as_encoded_bytes())));
     let cannot_run = |error: &std::io::Error| {
         CliError::failed(format!("cannot run {}", cargo_name(toolchain)))
             .caused_by(error)
@@ -97,7 +118,7 @@ fn cargo_name(toolchain: &Toolchain) -> String {
 }
 
 /// Writes the component beside its final place, loads it there, and only then renames it.
-fn put(component: &[u8], out: &Path, package: &str) -> Result<Report, CliError> {
+fn put(component: &[u8], out: &Path, origin: Origin<'_>) -> Result<Report, CliError> {
     let failed = |error: &dyn std::error::Error| {
         CliError::failed(format!("cannot write {}", out.display()))
             .caused_by(error)
@@ -110,21 +131,11 @@ fn put(component: &[u8], out: &Path, package: &str) -> Result<Report, CliError> 
     let load = || {
         fs::write(&temporary, component).map_err(|error| failed(&error))?;
         let engine = Engine::new(default_cache_dir()).map_err(|error| inspect::refused(&error))?;
-        let plugin = engine.inspect(&temporary).map_err(|error| no_operator(package, &error))?;
+        let plugin = engine.inspect(&temporary).map_err(|error| origin.no_operator(&error))?;
         fs::rename(&temporary, out).map_err(|error| failed(&error))?;
         Ok(Report::new(out, &plugin))
     };
     load().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
-}
-
-/// The user knows the crate, and not the temporary file that its component was loaded from.
-fn no_operator(package: &str, error: &GuestError) -> CliError {
-    match error {
-        GuestError::Engine { .. } => inspect::refused(error),
-        GuestError::Plugin { problem, .. } => {
-            CliError::unusable(format!("the crate '{package}' makes no operator: {problem}")).help(error.help())
-        }
-    }
 }

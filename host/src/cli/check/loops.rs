@@ -1,7 +1,7 @@
 //! Whether a job would read its own output from Kafka for ever.
 //!
-//! A topic that a source names is meant, even if the job writes it; one that a pattern takes in is an oversight where its records
-//! lead back into it.
+//! A topic that a pattern takes in is an oversight where its records lead back into it. One that a source names may be meant, so that
+//! is only a warning; and a bounded source ends all the same.
 //!
 //! Invariant: no broker is asked; clusters are told apart by the addresses that are given.
 
@@ -30,6 +30,21 @@ pub(super) fn check_loops(file: &JobFile) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// Topics of the job's own that a source names, which its records lead to.
+pub(in crate::cli) fn loop_warnings(file: &JobFile) -> Vec<String> {
+    let named = file.sources.iter().filter_map(|(source, config)| {
+        let SourceOptions::Kafka(options) = &config.options else { return None };
+        let (what, topic) = own_topic(file, source, options)?;
+        (options.topic_pattern.is_none() && !options.is_bounded()).then(|| {
+            format!(
+                "[source.{source}] reads '{topic}', {what}: the job reads its own output, for ever, unless its operators let nothing \
+                 through in the end. If that isn't meant, name another topic"
+            )
+        })
+    });
+    named.collect()
 }
 
 /// A topic that the source reads and its records lead to, with what it is.
@@ -77,16 +92,21 @@ mod tests {
     use super::*;
 
     fn refused(pattern: &str, input: &str, brokers: &str, guarantee: &str) -> Option<String> {
+        let file = file(&format!("topic_pattern = '{pattern}'"), input, brokers, guarantee);
+        assert_eq!(loop_warnings(&file), [""; 0], "once is enough");
+        check_loops(&file).err().map(|error| error.to_string())
+    }
+
+    fn file(topics: &str, input: &str, brokers: &str, guarantee: &str) -> JobFile {
         let text = format!(
             "[job]\nname = 'copy'\nguarantee = '{guarantee}'\n\
-             [source.in]\ntype = 'kafka'\nbrokers = 'a:9092, b:9092'\ntopic_pattern = '{pattern}'\n\
+             [source.in]\ntype = 'kafka'\nbrokers = 'a:9092, b:9092'\n{topics}\n\
              [source.other]\ntype = 'generator'\n\
              [operator.op]\nwasm = 'op.wasm'\ninput = 'in'\n\
              [sink.rest]\ntype = 'null'\ninput = 'op'\n\
              [sink.out]\ntype = 'kafka'\nbrokers = '{brokers}'\ntopic = 'orders-out'\ninput = '{input}'\n"
         );
-        let file = JobFile::parse("job.toml".as_ref(), &text).expect("a good job file");
-        check_loops(&file).err().map(|error| error.to_string())
+        JobFile::parse("job.toml".as_ref(), &text).expect("a good job file")
     }
 
     #[test]
@@ -105,5 +125,27 @@ mod tests {
         let told = refused("lockgate-.*", "other", "a:9092", "exactly-once").expect("a loop");
         assert!(told.contains("takes in 'lockgate-copy-marker', the marker topic of [sink.out]"), "{told}");
         assert_eq!(refused("lockgate-.*", "other", "a:9092", "at-least-once"), None);
+    }
+
+    #[test]
+    fn a_topic_that_is_named_and_written_as_well_is_a_warning() {
+        let warnings = |topics: &str, input: &str, brokers: &str| {
+            let file = file(topics, input, brokers, "exactly-once");
+            assert!(check_loops(&file).is_ok(), "it may be meant");
+            loop_warnings(&file)
+        };
+        let told = warnings("topics = ['orders', 'orders-out']", "op", "b:9092");
+        let [told] = &told[..] else { panic!("{told:?}") };
+        assert!(told.contains("[source.in] reads 'orders-out', the topic of [sink.out]"), "{told}");
+        let told = warnings("topics = ['lockgate-copy-marker']", "other", "a:9092");
+        assert!(told[0].contains("'lockgate-copy-marker', the marker topic of [sink.out]"), "{told:?}");
+        for (topics, input, brokers) in [
+            ("topics = ['orders']", "op", "b:9092"),
+            ("topics = ['orders-out']", "other", "b:9092"),
+            ("topics = ['orders-out']", "op", "c:9092"),
+            ("topics = ['orders-out']\nmode = 'bounded'", "op", "b:9092"),
+        ] {
+            assert_eq!(warnings(topics, input, brokers), [""; 0], "{topics} {input} {brokers}");
+        }
     }
 }

@@ -7,7 +7,7 @@ mod apart;
 mod connect;
 mod dot;
 mod drawing;
-mod loops;
+pub(super) mod loops;
 pub(super) mod places;
 mod policies;
 mod report;

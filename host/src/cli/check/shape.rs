@@ -117,7 +117,7 @@ fn why(graph: &Graph, edge: &Edge, from: &Node, to: &Node) -> String {
         (Exchange::Forward | Exchange::Rebalance | Exchange::Hash | Exchange::Broadcast, true) => {
             format!("{counts}, as the job file says")
         }
-        (Exchange::Hash, false) => format!("{counts}, by key group"),
+        (Exchange::Hash, false) => format!("{counts}, by key group: a sink behind it keeps the order within each key"),
         (Exchange::Forward, false) => format!("{counts}, each to its own"),
         (Exchange::Rebalance, false) => format!("{counts}, in turn"),
         (Exchange::Broadcast, false) => format!("{counts}, all to each"),

@@ -48,7 +48,16 @@ mod tests {
 
     fn open(partition: i32, producer_id: i64, start_offset: i64) -> OpenOnPartition {
         let topic = "t".to_owned();
-        OpenOnPartition { topic, partition, producer_id, producer_epoch: 0, start_offset, last_ms: 1 }
+        OpenOnPartition {
+            topic,
+            partition,
+            leader: 1,
+            producer_id,
+            producer_epoch: 0,
+            coordinator_epoch: 0,
+            start_offset,
+            last_ms: 1,
+        }
     }
 
     #[test]

@@ -228,3 +228,38 @@ fn kafka_sinks_that_share_a_transaction_say_the_same_of_it() {
         two_kafka_sinks("at-least-once", line).expect("each has its own producer");
     }
 }
+
+#[test]
+fn a_kafka_sink_has_an_order_unless_it_deals_its_records_out() {
+    for (partition, ordered) in [("'key'", true), ("3", true), ("'round-robin'", false)] {
+        let file = two_kafka_sinks("exactly-once", &format!("partition = {partition}")).expect("a job");
+        let sinks = file.graph().sinks.into_iter().map(|sink| sink.ordered).collect::<Vec<_>>();
+        assert_eq!(sinks, [true, ordered], "{partition}");
+    }
+}
+
+/// A job with a Kafka sink that has a transaction of 10 s, and checkpoints so far apart.
+fn transaction_of_10_s(guarantee: &str, interval: &str) -> Result<JobFile, ConfigError> {
+    parse(&format!(
+        "[job]\nname = 'copy'\nguarantee = '{guarantee}'\n[source.numbers]\ntype = 'generator'\n[checkpoint]\ninterval = '{interval}'\n\
+         [sink.a]\ntype = 'kafka'\nbrokers = 'a:1'\ntopic = 'a'\ninput = 'numbers'\ntransaction_timeout = '10s'\n"
+    ))
+}
+
+#[test]
+fn a_transaction_has_to_outlive_a_checkpoint() {
+    for interval in ["10s", "11s"] {
+        let message = format!(
+            "10s is too short: a transaction is open from one checkpoint to the next, {interval} (checkpoint.interval), so that the \
+             brokers would abort each"
+        );
+        let refused = transaction_of_10_s("exactly-once", interval);
+        told(refused, &format!("jobs/job.toml:13: sink.a.transaction_timeout: {message}"), "interval of [checkpoint]");
+        transaction_of_10_s("at-least-once", interval).expect("it has no transactions");
+    }
+    for (interval, warns) in [("9999ms", true), ("5001ms", true), ("5s", false)] {
+        let warnings = transaction_of_10_s("exactly-once", interval).expect("it can run").warnings;
+        let is_told = warnings.iter().any(|warning| warning.contains("transaction_timeout of [sink.a] is 10s"));
+        assert_eq!(is_told, warns, "{interval}: {warnings:?}");
+    }
+}

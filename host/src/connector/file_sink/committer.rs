@@ -16,6 +16,7 @@
 //!
 //! Invariant: if any file of a commit gives an error, no file of it has been touched.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -91,13 +92,18 @@ impl FileCommitter {
 
     fn plan(&self, epoch: Epoch, committables: &[Vec<u8>]) -> Result<Vec<Step>, ConnectorError> {
         let is_recorded = self.recorded.lock().expect("never poisoned").is_some_and(|newest| newest >= epoch);
-        let mut steps = Vec::new();
+        let (mut steps, mut named) = (Vec::new(), BTreeSet::new());
         for bytes in committables.iter().filter(|bytes| !bytes.is_empty()) {
             let committable = Committable::read(bytes, epoch).map_err(|problem| {
                 let problem = format!("its committable can't be used: {problem}");
                 self.refused(epoch, problem, "restore the checkpoint store from a backup".to_owned())
             })?;
             for (roll, file) in committable.files.iter().enumerate() {
+                if !named.insert((committable.attempt, committable.subtask, file.number)) {
+                    let problem =
+                        format!("a committable names file {} of subtask {} twice", file.number, committable.subtask);
+                    return Err(self.refused(epoch, problem, "restore the checkpoint store from a backup".to_owned()));
+                }
                 let part = self.layout.part(epoch, committable.subtask, roll, &committable.extension);
                 steps.push(self.plan_file(&committable, file, part, is_recorded)?);
             }

@@ -349,3 +349,19 @@ fn a_full_disk_is_a_clear_error_and_nothing_shows() {
     committer.commit(&permit(1), &[kept]).expect("there is room again");
     assert_eq!(visible(&out), files(&[("part-00000001-0000.txt", "kept\n")]));
 }
+
+#[test]
+fn a_file_that_is_named_twice_is_refused_before_anything_is_touched() {
+    let mut sink = Sink::new();
+    let good = sink.prepare(1, &["a"]);
+    let mut twice: serde_json::Value = serde_json::from_slice(&good).expect("JSON");
+    let file = twice["files"][0].clone();
+    twice["files"] = vec![file.clone(), file].into();
+    for committables in [vec![twice.to_string().into_bytes()], vec![good.clone(), good.clone()]] {
+        let error = sink.committer.commit(&permit(1), &committables).expect_err("twice");
+        assert!(error.to_string().contains("file 0 of subtask 0 twice"), "{error}");
+        assert!(visible(sink.out.path()).is_empty());
+    }
+    sink.committer.commit(&permit(1), &[good]).expect("once");
+    assert_eq!(visible(sink.out.path()).len(), 1);
+}

@@ -2,13 +2,16 @@
 //!
 //! Invariant: a configuration that was made here holds none of the settings that the host decides but by the host's own word.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
 use super::properties::{Properties, read_properties_file};
+use super::wire::{self, Settings, WireError};
 use super::{known, refused};
 use crate::connector::{BadOption, ConnectorError};
 use crate::id::Name;
@@ -39,7 +42,8 @@ impl Cluster {
             return Err(BadOption::new("properties_file", "''", "name a file of key=value lines"));
         }
         let wrong = self.properties.iter().find_map(|(name, value)| wrong_with(name, value));
-        wrong.map_or(Ok(()), |(shown, reason)| Err(BadOption::new("properties", shown, reason)))
+        let help = "remove it from properties, or correct it; librdkafka's CONFIGURATION.md says what its settings are";
+        wrong.map_or(Ok(()), |(shown, reason)| Err(BadOption::new("properties", shown, reason).with_help(help)))
     }
 
     /// Makes the path of the file, if it is relative to `base`, usable from anywhere.
@@ -83,7 +87,11 @@ impl Cluster {
         let mut all = Vec::new();
         if let Some(path) = &self.properties_file {
             let lines = read_properties_file(path).map_err(|problem| match problem.source {
-                Some(source) => ConnectorError::file(name, "read", path, source),
+                Some(source) => ConnectorError::Refused {
+                    name: name.clone(),
+                    problem: format!("cannot read its properties_file {}: {source}", path.display()),
+                    advice: format!("put the file there, or correct properties_file of '{name}' in the job file"),
+                },
                 None => self.refused(name, format!("{} can't be used: {}", path.display(), problem.what)),
             })?;
             for (setting, value) in &lines {
@@ -95,6 +103,17 @@ impl Cluster {
         }
         all.extend(self.properties.iter().map(|(setting, value)| (setting.to_owned(), value.to_owned())));
         Ok(all)
+    }
+
+    /// A connection of our own, for what librdkafka doesn't ask. `limit`: for each step of the way to a broker.
+    ///
+    /// # Errors
+    /// The outer one if the file of properties can't be read; the inner one says why there is no connection.
+    pub fn connect(&self, name: &Name, limit: Duration) -> Result<Result<wire::Client, WireError>, ConnectorError> {
+        let mut properties = self.all_properties(name)?.into_iter().collect::<BTreeMap<_, _>>();
+        properties.entry("client.id".to_owned()).or_insert_with(|| format!("lockgate-{name}"));
+        let settings = Settings::new(&self.brokers, &properties);
+        Ok(settings.and_then(|settings| wire::Client::connect_within(settings, limit)))
     }
 
     fn refused(&self, name: &Name, problem: String) -> ConnectorError {

@@ -1,11 +1,12 @@
 //! What to tell a user when Kafka fails: what was being done, what is wrong, what to do, and whether it may pass.
 //!
-//! Invariant: a failure that another attempt can't get past says so.
+//! Invariant: a failure that another attempt can't get past says so, and so does one that the job file is to blame for.
 
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::Listener;
+use super::reachable::anybody_listens;
 use crate::connector::ConnectorError;
 use crate::id::Name;
 
@@ -27,17 +28,30 @@ pub struct Doing<'a> {
 struct Told {
     why: String,
     advice: String,
-    may_pass: bool,
+    nature: Nature,
+}
+
+/// What another attempt could make of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nature {
+    /// The cluster doesn't have or allow what the job file names.
+    Unfit,
+    Lasting,
+    Passing,
+    /// There was no answer.
+    Silence,
 }
 
 impl Doing<'_> {
     pub fn failed(&self, error: &KafkaError) -> ConnectorError {
         match (error, error.rdkafka_error_code()) {
+            // The client library doesn't count its code as one.
+            (KafkaError::AdminOp(code), _) => self.failed_with(*code, None),
             (KafkaError::Transaction(error), Some(code)) => self.failed_with(code, Some(&error.string())),
             (_, Some(code)) => self.failed_with(code, None),
             (other, None) => {
                 let advice = "run the job again; if it comes again, see what LOCKGATE_LOG=debug says".to_owned();
-                self.error(Told { why: other.to_string(), advice, may_pass: true })
+                self.error(Told { why: other.to_string(), advice, nature: Nature::Passing })
             }
         }
     }
@@ -55,55 +69,77 @@ impl Doing<'_> {
 
     /// A failure that has words of its own.
     pub fn because(&self, why: String, advice: String, may_pass: bool) -> ConnectorError {
-        self.error(Told { why, advice, may_pass })
+        self.error(Told { why, advice, nature: if may_pass { Nature::Passing } else { Nature::Lasting } })
     }
 
-    fn error(&self, told: Told) -> ConnectorError {
-        let problem = format!("cannot {} {}: {}", self.action, self.what, told.why);
-        ConnectorError::Kafka { name: self.name.clone(), problem, advice: told.advice, may_pass: told.may_pass }
+    /// As [`because`](Self::because), for an answer that didn't come in time.
+    pub fn silent(&self, why: String, advice: String) -> ConnectorError {
+        self.error(Told { why, advice, nature: Nature::Silence })
+    }
+
+    /// What an error is if it is of the first that is asked of a cluster: where nobody even listens, that is no cluster that is only slow.
+    pub fn at_first(&self, error: ConnectorError) -> ConnectorError {
+        match error {
+            ConnectorError::Silent { name, problem, advice } if !anybody_listens(self.brokers) => {
+                ConnectorError::Kafka { name, problem, advice, may_pass: true }
+            }
+            other => other,
+        }
+    }
+
+    /// As [`because`](Self::because), for what the cluster doesn't have or allow of that which the job file names.
+    pub fn unfit(&self, why: String, advice: String) -> ConnectorError {
+        self.error(Told { why, advice, nature: Nature::Unfit })
+    }
+
+    fn error(&self, Told { why, advice, nature }: Told) -> ConnectorError {
+        let (name, problem) = (self.name.clone(), format!("cannot {} {}: {why}", self.action, self.what));
+        match nature {
+            Nature::Unfit => ConnectorError::Unfit { name, problem, advice },
+            Nature::Silence => ConnectorError::Silent { name, problem, advice },
+            Nature::Lasting => ConnectorError::Kafka { name, problem, advice, may_pass: false },
+            Nature::Passing => ConnectorError::Kafka { name, problem, advice, may_pass: true },
+        }
     }
 
     fn told(&self, code: Code, words: Option<&str>) -> Told {
         let (name, brokers, what) = (self.name, self.brokers, self.what);
         let details = words.map(|words| format!(" ({words})")).unwrap_or_default();
-        let told = |why: String, advice: String, may_pass: bool| Told { why: why + &details, advice, may_pass };
-        let forever = |why: &str, advice: String| told(why.to_owned(), advice, false);
-        let passing = |why: &str, advice: String| told(why.to_owned(), advice, true);
+        let told = |why: &str, advice: String, nature| Told { why: format!("{why}{details}"), advice, nature };
+        let unfit = |why: &str, advice: String| told(why, advice, Nature::Unfit);
+        let lasting = |why: &str, advice: String| told(why, advice, Nature::Lasting);
+        let passing = |why: &str, advice: String| told(why, advice, Nature::Passing);
         match code {
-            Code::Authentication | Code::SaslAuthenticationFailed => told(
-                format!("{brokers} doesn't accept the client's credentials"),
+            Code::Authentication | Code::SaslAuthenticationFailed => unfit(
+                &format!("{brokers} doesn't accept the client's credentials"),
                 "check sasl.username, sasl.password and sasl.mechanism in properties or properties_file".to_owned(),
-                false,
             ),
-            Code::UnsupportedSASLMechanism | Code::IllegalSASLState => forever(
+            Code::UnsupportedSASLMechanism | Code::IllegalSASLState => unfit(
                 "the brokers don't offer this way to authenticate",
                 "set security.protocol and sasl.mechanism in properties to what the brokers' listener expects".to_owned(),
             ),
-            Code::SSL => told(
-                format!("no TLS connection to {brokers} can be made"),
+            Code::SSL => unfit(
+                &format!("no TLS connection to {brokers} can be made"),
                 "check ssl.ca.location and the other ssl settings in properties, and that the port is one with TLS".to_owned(),
-                false,
             ),
             Code::TopicAuthorizationFailed
             | Code::GroupAuthorizationFailed
             | Code::TransactionalIdAuthorizationFailed
-            | Code::ClusterAuthorizationFailed => told(
-                format!("the brokers don't allow it to this client (no permission for {what})"),
+            | Code::ClusterAuthorizationFailed => unfit(
+                &format!("the brokers don't allow it to this client (no permission for {what})"),
                 format!("add an ACL for {what} (kafka-acls.sh --add), or correct the credentials of '{name}'"),
-                false,
             ),
-            Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId => told(
-                format!("there is no such topic or partition at {brokers}"),
+            Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId => unfit(
+                &format!("there is no such topic or partition at {brokers}"),
                 format!("create it (kafka-topics.sh --create), or correct its name in '{name}'"),
-                false,
             ),
-            Code::InvalidTopic => forever("that can't be the name of a topic", format!("correct it in '{name}'")),
+            Code::InvalidTopic => unfit("that can't be the name of a topic", format!("correct it in '{name}'")),
             _ if is_silence(code) => told(
-                format!("no answer from {brokers}"),
+                &format!("no answer from {brokers}"),
                 "check that Kafka runs there, and that brokers is an address by which this machine reaches it; nothing is lost".to_owned(),
-                true,
+                Nature::Silence,
             ),
-            Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => forever(
+            Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge => lasting(
                 "a record is larger than allowed",
                 "raise max.message.bytes of the topic, and message.max.bytes in properties to the same".to_owned(),
             ),
@@ -111,19 +147,19 @@ impl Doing<'_> {
                 "too few replicas are in sync",
                 "see that all brokers run, or lower min.insync.replicas of the topic; nothing is lost".to_owned(),
             ),
-            Code::InvalidTransactionTimeout => forever(
+            Code::InvalidTransactionTimeout => unfit(
                 "transaction_timeout is longer than the brokers allow",
                 "lower it, or raise transaction.max.timeout.ms of the brokers (15 minutes by default)".to_owned(),
             ),
-            Code::ProducerFenced | Code::InvalidProducerEpoch | Code::Fenced => forever(
+            Code::ProducerFenced | Code::InvalidProducerEpoch | Code::Fenced => lasting(
                 "another process has taken over its transactional id",
                 "see that this job runs once only, and that no other program uses its transactional ids".to_owned(),
             ),
-            Code::UnsupportedVersion | Code::UnsupportedFeature | Code::UnsupportedForMessageFormat => forever(
+            Code::UnsupportedVersion | Code::UnsupportedFeature | Code::UnsupportedForMessageFormat => unfit(
                 "the brokers are too old for it, or don't offer it",
                 "use brokers of Kafka 2.5 or newer".to_owned(),
             ),
-            Code::PolicyViolation | Code::InvalidRecord | Code::SecurityDisabled | Code::InvalidConfig => forever(
+            Code::PolicyViolation | Code::InvalidRecord | Code::SecurityDisabled | Code::InvalidConfig => lasting(
                 &code.to_string(),
                 "correct the settings of the topic or of the brokers, or those of this connector".to_owned(),
             ),
@@ -136,8 +172,8 @@ impl Doing<'_> {
     }
 }
 
-/// Whether a code says no more than that there was no answer.
-fn is_silence(code: Code) -> bool {
+/// Whether a code says no more than that there was no answer; the client goes on asking by itself.
+pub fn is_silence(code: Code) -> bool {
     matches!(
         code,
         Code::BrokerTransportFailure

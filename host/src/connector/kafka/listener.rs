@@ -12,6 +12,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::ProducerContext;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
+use super::is_silence;
 use crate::id::Name;
 
 /// The same error is logged again after this time.
@@ -28,6 +29,7 @@ struct Heard {
     last_error: Option<(Code, String)>,
     logged: Option<(Code, Instant)>,
     statistics: Option<Vec<u8>>,
+    losses: u64,
 }
 
 impl Listener {
@@ -39,6 +41,11 @@ impl Listener {
     /// can be reached.
     pub fn last_error(&self) -> Option<(Code, String)> {
         self.heard().last_error.clone()
+    }
+
+    /// How often a broker was away or didn't answer, by now.
+    pub fn losses(&self) -> u64 {
+        self.heard().losses
     }
 
     /// What was heard before no longer counts: the client has got through.
@@ -59,6 +66,7 @@ impl Listener {
     /// Keeps an error, and tells whether it is to be logged.
     fn keep(&self, code: Code, reason: &str, now: Instant) -> bool {
         let mut heard = self.heard();
+        heard.losses += u64::from(is_silence(code));
         if code != Code::AllBrokersDown || heard.last_error.is_none() {
             heard.last_error = Some((code, reason.to_owned()));
         }
@@ -75,6 +83,10 @@ impl ClientContext for Listener {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         let name = &self.name;
         match level {
+            // What has ended a producer comes as the error of a call, with what to do about it.
+            _ if matches!(facility, "FATAL" | "TXNERR") => {
+                tracing::debug!(%name, facility, "librdkafka: {message}");
+            }
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
                 tracing::error!(%name, facility, "librdkafka: {message}");
             }
@@ -105,7 +117,8 @@ impl ClientContext for Listener {
         if code == Code::PartitionEOF {
             return;
         }
-        if self.keep(code, reason, Instant::now()) {
+        let is_told_by_a_call = matches!(code, Code::InvalidTransactionTimeout);
+        if self.keep(code, reason, Instant::now()) && !is_told_by_a_call {
             tracing::warn!(name = %self.name, "Kafka: {reason}");
         }
     }
@@ -142,6 +155,16 @@ mod tests {
         assert!(keep(Code::Authentication, 61));
         listener.forget_error();
         assert!(keep(Code::Authentication, 62));
+    }
+
+    #[test]
+    fn each_time_that_brokers_are_away_counts_and_other_errors_do_not() {
+        let listener = listener();
+        for code in [Code::BrokerTransportFailure, Code::Authentication, Code::AllBrokersDown, Code::AllBrokersDown] {
+            listener.error(KafkaError::Global(code), "words");
+        }
+        listener.forget_error();
+        assert_eq!(listener.losses(), 3);
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //! Invariant: no value of a setting is printed, in an error, a log line or for debugging, unless it is one of ours.
 
 mod cluster;
+mod election;
 mod failure;
+mod greeting;
 mod headers;
 mod known;
 mod listener;
 mod properties;
+mod reachable;
 mod refused;
 mod topic_id;
 pub mod wire;
@@ -16,7 +19,9 @@ pub mod wire;
 mod tests;
 
 pub use cluster::{Client, Cluster, resolve_properties_file};
-pub use failure::Doing;
+pub use election::{ELECTION_MAX, is_election, through_elections};
+pub use failure::{Doing, is_silence};
+pub use greeting::greet;
 pub use headers::{push_rdkafka_headers, rdkafka_headers};
 pub use listener::Listener;
 pub use properties::Properties;

@@ -109,7 +109,12 @@ pub struct BadFile {
 pub fn read_properties_file(path: &Path) -> Result<Vec<(String, String)>, BadFile> {
     let unreadable = |source: io::Error| BadFile { what: String::new(), source: Some(source) };
     let bad = |what: String| BadFile { what, source: None };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    // Asked before it is opened: a pipe or a device may have no end.
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(bad("it is not a file".to_owned()));
+    }
+    let size = found.len();
     if size > FILE_BYTES_MAX {
         return Err(bad(format!("it has {size} bytes, and a file of properties has at most {FILE_BYTES_MAX}")));
     }
@@ -159,6 +164,12 @@ mod tests {
         ] {
             assert_eq!(parse_properties(text).expect_err(text), says);
         }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_read_to_an_end_that_it_hasn_t() {
+        let refused = read_properties_file(Path::new("/dev/zero")).expect_err("a device");
+        assert_eq!((refused.what.as_str(), refused.source.is_some()), ("it is not a file", false));
     }
 
     #[test]

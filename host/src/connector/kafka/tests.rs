@@ -1,5 +1,6 @@
 //! What is refused of a cluster before anything is connected to, what its clients are configured with, how failures are told.
 
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::*;
@@ -78,8 +79,9 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_without_its_secrets() {
         assert!(names_it && error.contains(says) && !error.contains("hunter2"), "{error}");
     }
     let missing = Cluster { properties_file: Some(folder.path().join("missing")), ..cluster("a:1", []) };
-    let error = missing.config(&name(), Client::Consumer, &[]).expect_err("no such file");
-    assert!(matches!(error, ConnectorError::File { action: "read", .. }), "{error}");
+    let error = said(&missing.config(&name(), Client::Consumer, &[]).expect_err("no such file"));
+    assert!(error.contains("cannot read its properties_file") && error.contains("No such file"), "{error}");
+    assert!(error.contains("correct properties_file") && !error.contains("checkpoint"), "{error}");
 }
 
 #[test]
@@ -88,30 +90,43 @@ fn a_failure_says_what_where_and_whether_it_may_pass() {
     let listener = Listener::new(&name);
     let doing =
         Doing { name: &name, brokers: "a:1", action: "read", what: "topic 'orders'", listener: Some(&listener) };
-    let told = |code, may_pass| {
-        let error = doing.failed_with(code, None);
-        assert!(matches!(&error, ConnectorError::Kafka { may_pass: passes, .. } if *passes == may_pass), "{error:?}");
-        said(&error)
+    let nature = |error: &ConnectorError| match error {
+        ConnectorError::Unfit { .. } => "unfit",
+        ConnectorError::Silent { .. } => "silent",
+        ConnectorError::Kafka { may_pass: true, .. } => "passing",
+        ConnectorError::Kafka { may_pass: false, .. } => "lasting",
+        other => panic!("{other:?}"),
     };
-    for (code, may_pass, says) in [
-        (Code::OperationTimedOut, true, "no answer from a:1"),
-        (Code::AllBrokersDown, true, "no answer from a:1"),
-        (Code::TopicAuthorizationFailed, false, "no permission for topic 'orders'"),
-        (Code::UnknownTopicOrPartition, false, "no such topic"),
-        (Code::SaslAuthenticationFailed, false, "credentials"),
-        (Code::SSL, false, "TLS"),
-        (Code::LeaderNotAvailable, true, "LeaderNotAvailable"),
-        (Code::MessageSizeTooLarge, false, "larger"),
+    for (code, expected, says) in [
+        (Code::OperationTimedOut, "silent", "no answer from a:1"),
+        (Code::AllBrokersDown, "silent", "no answer from a:1"),
+        (Code::TopicAuthorizationFailed, "unfit", "no permission for topic 'orders'"),
+        (Code::UnknownTopicOrPartition, "unfit", "no such topic"),
+        (Code::SaslAuthenticationFailed, "unfit", "credentials"),
+        (Code::SSL, "unfit", "TLS"),
+        (Code::InvalidTransactionTimeout, "unfit", "transaction.max.timeout.ms"),
+        (Code::LeaderNotAvailable, "passing", "LeaderNotAvailable"),
+        (Code::ProducerFenced, "lasting", "another process"),
+        (Code::MessageSizeTooLarge, "lasting", "larger"),
     ] {
-        let text = told(code, may_pass);
+        let error = doing.failed_with(code, None);
+        assert_eq!(nature(&error), expected, "{error:?}");
+        let text = said(&error);
         assert!(text.starts_with("orders: cannot read topic 'orders': ") && text.contains(says), "{text}");
     }
 }
 
 #[test]
+fn an_administrator_who_gets_no_answer_is_not_told_of_another_failure() {
+    let name = name();
+    let doing = Doing { name: &name, brokers: "a:1", action: "make", what: "topic 'x'", listener: None };
+    let error = doing.failed(&KafkaError::AdminOp(Code::OperationTimedOut));
+    assert!(matches!(error, ConnectorError::Silent { .. }) && said(&error).contains("no answer from a:1"), "{error:?}");
+}
+
+#[test]
 fn a_silence_is_told_with_its_cause() {
     use rdkafka::ClientContext;
-    use rdkafka::error::KafkaError;
     let name = name();
     let listener = Listener::new(&name);
     listener.error(KafkaError::Global(Code::Authentication), "SASL authentication error: wrong password");
@@ -119,7 +134,7 @@ fn a_silence_is_told_with_its_cause() {
     let error = doing.failed(&KafkaError::MetadataFetch(Code::OperationTimedOut));
     let text = said(&error);
     assert!(text.contains("credentials") && text.contains("wrong password"), "{text}");
-    assert!(matches!(error, ConnectorError::Kafka { may_pass: false, .. }));
+    assert!(matches!(error, ConnectorError::Unfit { .. }));
     // What is no silence has its own cause.
     assert!(!said(&doing.failed_with(Code::UnknownTopic, None)).contains("password"));
 }

@@ -230,7 +230,12 @@ fn a_transaction_that_is_open_too_long_is_told_as_such() {
     let mut writer = job.writer(&sinks, 0);
     write(&mut *writer, &["late"]);
     cut(&mut *writer, 1)().expect("prepared");
-    std::thread::sleep(Duration::from_millis(900));
+    let Line::Transactions(pair) = &*sinks.sinks[&name("out")].line else { panic!("exactly-once") };
+    let end = Instant::now() + PATIENCE;
+    while pair.age() == failure::Age::Young {
+        assert!(Instant::now() < end, "the transaction gets too old");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let error = decider.decide(&permit(1), &BTreeMap::new()).expect_err("too old");
     assert!(said(&error).contains("transaction_timeout"), "{}", said(&error));
     let ConnectorError::Kafka { may_pass, .. } = error else { panic!("{error}") };

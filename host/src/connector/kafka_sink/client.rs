@@ -3,16 +3,18 @@
 //! Invariant: what producers hold is bounded in bytes and in records, all producers of a sink together; no topic is made by
 //! writing to it.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::KafkaError;
 use rdkafka::producer::ThreadedProducer;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use rdkafka::{ClientConfig, ClientContext};
 
 use super::delivery::Deliveries;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::{Client, Cluster, Doing};
+use crate::connector::kafka::{Client, Cluster, Doing, ELECTION_MAX, through_elections};
 use crate::id::Name;
 
 /// A producer whose own thread hears what became of the records.
@@ -91,6 +93,10 @@ pub fn open(config: &ClientConfig, deliveries: Deliveries, name: &Name) -> Resul
 /// For the answer of a broker.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// For so long a topic that is missing may only be too new for a broker to know, or a broker too new to know it.
+const NEWS_TAKES: Duration = Duration::from_secs(2);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// How many partitions a topic has; `None` if it isn't there.
 ///
 /// # Errors
@@ -100,14 +106,53 @@ pub fn partitions<C: ClientContext>(
     doing: &Doing<'_>,
     topic: &str,
 ) -> Result<Option<i32>, ConnectorError> {
-    let metadata = client.fetch_metadata(Some(topic), METADATA_TIMEOUT).map_err(|error| doing.failed(&error))?;
-    let found = metadata.topics().iter().find(|found| found.name() == topic);
-    match found.map(|found| (found, found.error().map(Code::from))) {
-        None | Some((_, Some(Code::UnknownTopicOrPartition | Code::UnknownTopic))) => Ok(None),
-        Some((_, Some(code))) if code != Code::LeaderNotAvailable => Err(doing.failed_with(code, None)),
-        Some((found, _)) => match i32::try_from(found.partitions().len()) {
-            Ok(0) | Err(_) => Ok(None),
-            Ok(partitions) => Ok(Some(partitions)),
-        },
+    let end = Instant::now() + ELECTION_MAX;
+    through_elections(doing, end, || look(client, topic, METADATA_TIMEOUT)).map_err(|error| doing.failed(&error))
+}
+
+/// As [`partitions`], where a topic that is missing would end the job: it is asked for once more before it is believed.
+///
+/// # Errors
+/// As [`partitions`].
+pub fn partitions_for_certain<C: ClientContext>(
+    client: &rdkafka::client::Client<C>,
+    doing: &Doing<'_>,
+    topic: &str,
+) -> Result<Option<i32>, ConnectorError> {
+    let asked = Instant::now();
+    loop {
+        match partitions(client, doing, topic)? {
+            None if asked.elapsed() < NEWS_TAKES => thread::sleep(ASK_AGAIN_AFTER),
+            found => return Ok(found),
+        }
+    }
+}
+
+/// As [`partitions`], for those who can't wait so long.
+///
+/// # Errors
+/// As [`partitions`].
+pub fn partitions_within<C: ClientContext>(
+    client: &rdkafka::client::Client<C>,
+    doing: &Doing<'_>,
+    topic: &str,
+    timeout: Duration,
+) -> Result<Option<i32>, ConnectorError> {
+    look(client, topic, timeout).map_err(|error| doing.failed(&error))
+}
+
+fn look<C: ClientContext>(
+    client: &rdkafka::client::Client<C>,
+    topic: &str,
+    timeout: Duration,
+) -> Result<Option<i32>, KafkaError> {
+    let metadata = client.fetch_metadata(Some(topic), timeout)?;
+    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
+    let count = i32::try_from(found.partitions().len()).ok().filter(|count| *count > 0);
+    match found.error().map(Code::from) {
+        // Its partitions may be known before their leaders are.
+        None | Some(Code::LeaderNotAvailable) if count.is_some() => Ok(count),
+        None | Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(None),
+        Some(code) => Err(KafkaError::MetadataFetch(code)),
     }
 }

@@ -1,21 +1,23 @@
 //! The decision: the commit of the transaction that holds an epoch's output, its marker, and the offsets of its sources.
 //!
-//! Invariant: nobody is shut out by a job that the marker doesn't belong to. A marker is written only in the transaction of the
+//! Invariant: nobody is shut out by a job that a marker, as far as one can be seen, doesn't belong to. A marker is written only in the transaction of the
 //! epoch that it names, or in one without output. An epoch is decided when its marker was read back, and not before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::producer::{BaseRecord, Producer as _};
+use rdkafka::types::RDKafkaErrorCode as Code;
 
-use super::delivery::{LedgerId, ledger_in};
+use super::delivery::{LedgerId, Undelivered, ledger_in};
 use super::failure;
 use super::marker;
 use super::marker_reader::MarkerReader;
 use super::marker_topic::{self, PARTITION};
 use super::offsets::{self, Group, SEND_TIMEOUT, SourceGroup};
 use super::pair::Pair;
+use super::vigil::{self, Vigil};
 use crate::connector::kafka::{Cluster, Doing};
 use crate::connector::kafka_source::NoPosition;
 use crate::connector::{ConnectorContext, ConnectorError, Decider, SplitState};
@@ -106,17 +108,44 @@ impl KafkaDecider {
         producer.send(record()).map_err(|(error, _)| doing().failed(&error))?;
         ledgers.sent(ledger, 1);
         let mut waited = Duration::ZERO;
+        let mut vigil = Vigil::begin(ledgers.done_count(ledger), Instant::now());
         while !ledgers.is_even(ledger) {
-            self.pair.check(&self.ctx.name)?;
+            self.check(&doing())?;
             if ledgers.is_closed() || waited >= MARKER_TIMEOUT {
                 return Err(failure::unknown_outcome(&doing(), waited, "the marker isn't acknowledged"));
+            }
+            if vigil.is_due(ledgers.done_count(ledger), Instant::now()) {
+                vigil.ask(producer, &doing(), &self.place.topic, || self.without_marker())?;
+                self.pair.look(transaction)?;
             }
             ledgers.wait_even(ledger, LOOK);
             waited += LOOK;
         }
-        self.pair.check(&self.ctx.name)?;
+        self.check(&doing())?;
         crash::point("kafka.marker.after");
         Ok(())
+    }
+
+    /// As [`Pair::check`]. What there is to do about an output topic that is gone is no advice for the marker's.
+    fn check(&self, doing: &Doing<'_>) -> Result<(), ConnectorError> {
+        let is_gone = |undelivered: &Undelivered| {
+            let no_topic =
+                [Code::UnknownTopicOrPartition, Code::UnknownTopic, Code::UnknownPartition, Code::UnknownTopicId];
+            undelivered.topic == self.place.topic && no_topic.contains(&undelivered.code)
+        };
+        match self.pair.ledgers().failure() {
+            Some(undelivered) if is_gone(undelivered) => Err(vigil::deleted(doing, self.without_marker())),
+            Some(_) | None => self.pair.check(&self.ctx.name),
+        }
+    }
+
+    /// What is left to be done when the marker topic was deleted.
+    fn without_marker(&self) -> String {
+        format!(
+            "nothing that wasn't committed before is. Put topic '{}' back with its records, from a backup, and run the job again; if there \
+             is none, compare the output with 'lockgate checkpoint list' and start the job under a new name",
+            self.place.topic
+        )
     }
 
     /// Adds the offsets of the sources to a transaction that is open.
@@ -166,6 +195,15 @@ impl KafkaDecider {
         }
     }
 
+    /// Sees that the topic is there, and has no marker of another job.
+    fn ensure_topic(&self) -> Result<(), ConnectorError> {
+        marker_topic::ensure(&self.cluster, &self.ctx.name, &self.place.topic)?;
+        match self.reader.peek()?.filter(|found| found.job_uid != self.ctx.job_uid) {
+            Some(found) => Err(self.other_job(&found)),
+            None => Ok(()),
+        }
+    }
+
     fn other_job(&self, found: &Marker) -> ConnectorError {
         let what = format!("job '{}'", self.ctx.job);
         let doing = Doing {
@@ -194,12 +232,27 @@ impl Decider for KafkaDecider {
         &self.place
     }
 
+    fn has_marker_topic(&self) -> Result<bool, ConnectorError> {
+        marker_topic::is_there(&self.cluster, &self.ctx.name, &self.place.topic)
+    }
+
+    fn peek(&self) -> Result<Option<Marker>, ConnectorError> {
+        match marker_topic::is_seen(&self.cluster, &self.ctx.name, &self.place.topic)? {
+            true => self.reader.peek(),
+            false => Ok(None),
+        }
+    }
+
     fn take_over(&self) -> Result<Option<Marker>, ConnectorError> {
-        marker_topic::ensure(&self.cluster, &self.ctx.name, &self.place.topic)?;
-        if let Some(found) = self.reader.peek()?.filter(|found| found.job_uid != self.ctx.job_uid) {
-            return Err(self.other_job(&found));
+        // A cluster that doesn't allow the transactions gets no topic for them.
+        let is_there = marker_topic::is_seen(&self.cluster, &self.ctx.name, &self.place.topic)?;
+        if is_there {
+            self.ensure_topic()?;
         }
         self.pair.fence()?;
+        if !is_there {
+            self.ensure_topic()?;
+        }
         crash::point("kafka.ask.before");
         let marker = self.reader.ask()?;
         crash::point("kafka.ask.after");

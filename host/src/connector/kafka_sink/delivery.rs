@@ -95,6 +95,11 @@ impl Ledgers {
         done.load(Ordering::SeqCst) >= sent.load(Ordering::SeqCst)
     }
 
+    /// How many are done with, over all turns.
+    pub fn done_count(&self, ledger: LedgerId) -> u64 {
+        self.ledgers[ledger].done.load(Ordering::SeqCst)
+    }
+
     /// How many were not written, since this was asked last.
     pub fn take_undelivered(&self, ledger: LedgerId) -> u64 {
         self.ledgers[ledger].undelivered.swap(0, Ordering::SeqCst)

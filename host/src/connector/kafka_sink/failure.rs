@@ -81,11 +81,10 @@ pub fn transaction(doing: Doing<'_>, error: &KafkaError, age: Age, timeout: Dura
     let code = error.rdkafka_error_code();
     match code {
         Some(code) if is_fenced(code) => fenced(&doing, age, timeout),
-        Some(Code::InvalidTransactionTimeout) => doing.because(
+        Some(Code::InvalidTransactionTimeout) => doing.unfit(
             format!("transaction_timeout = {} is longer than the brokers allow", duration::format(timeout)),
             "lower transaction_timeout, or raise transaction.max.timeout.ms of the brokers (15 minutes by default)"
                 .to_owned(),
-            false,
         ),
         // The broker has aborted it by itself; the next operation finds another state than it expects.
         Some(Code::InvalidTransactionalState | Code::InvalidProducerIdMapping | Code::UnknownProducerId) => match age {
@@ -140,10 +139,9 @@ pub fn too_long(name: &Name, overdue: Overdue, timeout: Duration) -> ConnectorEr
 /// A commit of which it isn't known whether it took place.
 pub fn unknown_outcome(doing: &Doing<'_>, waited: Duration, why: &str) -> ConnectorError {
     let waited = duration::format(waited);
-    doing.because(
+    doing.silent(
         format!("whether it took place isn't known after {waited} ({why})"),
         "run the job again: it asks the marker, and nothing is lost or doubled".to_owned(),
-        true,
     )
 }
 
@@ -176,7 +174,12 @@ mod tests {
         let name = Name::new("sink").expect("a name");
         let doing = Doing { name: &name, brokers: "localhost:9092", action: "write to", what: "", listener: None };
         let error = not_delivered(doing, &undelivered(code), age, TIMEOUT);
-        let ConnectorError::Kafka { may_pass, .. } = error else { panic!("{error}") };
+        let may_pass = match error {
+            ConnectorError::Kafka { may_pass, .. } => may_pass,
+            ConnectorError::Silent { .. } => true,
+            ConnectorError::Unfit { .. } => false,
+            _ => panic!("{error}"),
+        };
         (said(&error), may_pass)
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: a subtask has no two epochs open that use the same ledger.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rdkafka::producer::Producer as _;
 
@@ -11,6 +12,7 @@ use super::client::Producer;
 use super::delivery::{Ledgers, ledger_of};
 use super::failure::{self, Age};
 use super::pair::Pair;
+use super::vigil::Vigil;
 use crate::connector::ConnectorError;
 use crate::connector::kafka::Doing;
 use crate::id::{Epoch, Name};
@@ -39,9 +41,7 @@ impl Direct {
     fn check(&self) -> Result<(), ConnectorError> {
         match self.ledgers.failure() {
             None => Ok(()),
-            Some(undelivered) => {
-                Err(failure::not_delivered(self.doing(), undelivered, Age::Young, std::time::Duration::ZERO))
-            }
+            Some(undelivered) => Err(failure::not_delivered(self.doing(), undelivered, Age::Young, Duration::ZERO)),
         }
     }
 }
@@ -103,6 +103,44 @@ impl Line {
         }
     }
 
+    /// Looks, where the brokers have acknowledged nothing for a while, for what the client doesn't tell by itself: a topic that was
+    /// deleted, a transaction that has failed. `has_begun`: the subtask has sent something of this turn.
+    ///
+    /// # Errors
+    /// What it was.
+    pub fn look(
+        &self,
+        name: &Name,
+        topic: &str,
+        (subtask, turn): (usize, Turn),
+        has_begun: bool,
+        vigil: &mut Vigil,
+    ) -> Result<(), ConnectorError> {
+        if !vigil.is_due(self.ledgers().done_count(ledger_of(subtask, turn)), Instant::now()) {
+            return Ok(());
+        }
+        let what = format!("topic '{topic}'");
+        let advice = || {
+            format!(
+                "create it again (kafka-topics.sh --create --topic {topic}), or correct topic of [sink.{name}], and run the job again: it \
+                 goes on from its last checkpoint. What was committed to the topic before went with it"
+            )
+        };
+        match self {
+            Line::Transactions(pair) => {
+                let transaction = turn.transaction();
+                let doing = Doing { name, ..pair.doing("write to", &what, transaction) };
+                vigil.ask(pair.producer(transaction), &doing, topic, advice)?;
+                // One that wasn't begun can't have failed, and would be begun by the question.
+                if has_begun { pair.look(transaction) } else { Ok(()) }
+            }
+            Line::Direct(direct) => {
+                let doing = Doing { what: &what, ..direct.doing() };
+                vigil.ask(&direct.producer, &doing, topic, advice)
+            }
+        }
+    }
+
     /// All that a subtask was given in a turn is acknowledged.
     pub fn acknowledged(&self, subtask: usize, turn: Turn) {
         match self {
@@ -115,9 +153,7 @@ impl Line {
     pub fn not_taken(&self, name: &Name, topic: &str, record: &NotTaken, turn: Turn) -> ConnectorError {
         match self {
             Line::Transactions(pair) => pair.not_taken(name, topic, record, turn),
-            Line::Direct(direct) => {
-                failure::not_taken(direct.doing(), topic, record, Age::Young, std::time::Duration::ZERO)
-            }
+            Line::Direct(direct) => failure::not_taken(direct.doing(), topic, record, Age::Young, Duration::ZERO),
         }
     }
 }

@@ -14,7 +14,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::marker;
 use super::marker_topic::PARTITION;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::{Client, Cluster, Doing, Listener};
+use crate::connector::kafka::{Client, Cluster, Doing, ELECTION_MAX, Listener, is_silence, through_elections};
 use crate::id::{Epoch, Name};
 use crate::protocol::decision::Marker;
 
@@ -132,8 +132,10 @@ impl MarkerReader {
 
     /// First and last offset as a consumer sees them.
     fn ends(&self, consumer: &BaseConsumer<Listener>) -> Result<(i64, i64), ConnectorError> {
-        let ends = consumer.fetch_watermarks(&self.topic, PARTITION, REQUEST_TIMEOUT);
-        ends.map_err(|error| self.failed(&error))
+        self.failing("read", |doing| {
+            let ask = || consumer.fetch_watermarks(&self.topic, PARTITION, REQUEST_TIMEOUT);
+            through_elections(doing, Instant::now() + ELECTION_MAX, ask).map_err(|error| doing.failed(&error))
+        })
     }
 
     fn newest(&self, low: i64, end: i64) -> Result<Option<Marker>, ConnectorError> {
@@ -212,7 +214,7 @@ impl MarkerReader {
                 // Of other jobs.
                 Some(Ok(_)) | None => {}
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(Next::End),
-                Some(Err(error)) if is_passing(&error) => {}
+                Some(Err(error)) if error.rdkafka_error_code().is_some_and(is_silence) => {}
                 Some(Err(error)) => return Err(self.failed(&error)),
             }
         }
@@ -245,18 +247,4 @@ enum Next {
 
 fn epoch(marker: &Marker) -> Option<Epoch> {
     marker.decided.map(|(epoch, _)| epoch)
-}
-
-/// The client goes on by itself.
-fn is_passing(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            Code::BrokerTransportFailure
-                | Code::AllBrokersDown
-                | Code::OperationTimedOut
-                | Code::Resolve
-                | Code::RequestTimedOut
-        )
-    )
 }

@@ -14,7 +14,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
-use super::client::partitions;
+use super::client::{partitions, partitions_for_certain};
 use crate::connector::ConnectorError;
 use crate::connector::kafka::{Client, Cluster, Doing};
 use crate::id::Name;
@@ -39,15 +39,39 @@ const SETTINGS: [(&str, &str); 4] = [
 /// # Errors
 /// If it can't be made, or keeps nothing for long.
 pub fn ensure(cluster: &Cluster, name: &Name, topic: &str) -> Result<(), ConnectorError> {
-    let config = cluster.config(name, Client::Producer, &[("allow.auto.create.topics", "false")])?;
     let what = format!("marker topic '{topic}'");
     let doing = Doing { name, brokers: &cluster.brokers, action: "look up", what: &what, listener: None };
-    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| doing.failed(&error))?;
+    let admin = admin(cluster, &doing)?;
     match partitions(admin.inner(), &doing, topic) {
         Ok(Some(_)) => check(&admin, &doing, topic),
         Ok(None) => create(&admin, &doing, topic),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the topic is there. It is asked for twice before it counts as missing.
+///
+/// # Errors
+/// If nobody says.
+pub fn is_there(cluster: &Cluster, name: &Name, topic: &str) -> Result<bool, ConnectorError> {
+    let what = format!("marker topic '{topic}'");
+    let doing = Doing { name, brokers: &cluster.brokers, action: "look up", what: &what, listener: None };
+    Ok(partitions_for_certain(admin(cluster, &doing)?.inner(), &doing, topic)?.is_some())
+}
+
+/// As [`is_there`], asked for once: a topic that is too new for a broker counts as missing.
+///
+/// # Errors
+/// If nobody says.
+pub fn is_seen(cluster: &Cluster, name: &Name, topic: &str) -> Result<bool, ConnectorError> {
+    let what = format!("marker topic '{topic}'");
+    let doing = Doing { name, brokers: &cluster.brokers, action: "look up", what: &what, listener: None };
+    Ok(partitions(admin(cluster, &doing)?.inner(), &doing, topic)?.is_some())
+}
+
+fn admin(cluster: &Cluster, doing: &Doing<'_>) -> Result<AdminClient<DefaultClientContext>, ConnectorError> {
+    let config = cluster.config(doing.name, Client::Producer, &[("allow.auto.create.topics", "false")])?;
+    config.create().map_err(|error| doing.failed(&error))
 }
 
 fn create(admin: &AdminClient<DefaultClientContext>, doing: &Doing<'_>, topic: &str) -> Result<(), ConnectorError> {
@@ -67,7 +91,7 @@ fn create(admin: &AdminClient<DefaultClientContext>, doing: &Doing<'_>, topic: &
                 "allow '{}' to create it, or create it with one partition and cleanup.policy=compact",
                 doing.name
             );
-            return Err(doing.because(why, advice, false));
+            return Err(doing.unfit(why, advice));
         }
         Some(Err((_, code))) => return Err(doing.failed_with(code, None)),
         None => return Err(doing.failed_with(Code::Unknown, None)),
@@ -98,7 +122,7 @@ fn check(admin: &AdminClient<DefaultClientContext>, doing: &Doing<'_>, topic: &s
             let advice = format!(
                 "set cleanup.policy=compact for topic '{topic}' (kafka-configs.sh --alter), or name another marker_topic"
             );
-            Err(doing.because(why, advice, false))
+            Err(doing.unfit(why, advice))
         }
         Some(Err(code)) => {
             tracing::warn!(name = %doing.name, topic, "cannot check that the marker's topic is compacted: {code}");

@@ -18,13 +18,19 @@ mod client;
 mod decider;
 mod delivery;
 mod failure;
+mod hanging;
 mod line;
+mod lookout;
 mod marker;
 mod marker_reader;
 mod marker_topic;
+#[cfg(test)]
+mod mock_tests;
 mod offsets;
 mod options;
 mod pair;
+mod sent_turns;
+mod vigil;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -32,16 +38,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::producer::Producer as _;
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use self::backlog::Destination;
-use self::client::{Producer, Purpose, partitions};
+use self::client::{Producer, Purpose, partitions_for_certain};
 use self::decider::KafkaDecider;
 use self::delivery::{Deliveries, Ledgers};
 use self::line::{Direct, Line};
 use self::marker_reader::MarkerReader;
 use self::pair::{Pair, PairOptions};
 use self::writer::KafkaSinkWriter;
-use super::kafka::{Cluster, Doing, Listener};
+use super::kafka::{Cluster, Doing, Listener, greet};
 use super::{ConnectorContext, ConnectorError, Decider, SinkCommitter, SinkWriter};
 use crate::id::{Epoch, Name};
 use crate::protocol::decision::{DecisionPlace, Marker};
@@ -108,8 +115,11 @@ impl KafkaSinks {
     }
 
     /// Whatever a Kafka sink commits is committed by the decider.
-    pub fn committer() -> Arc<dyn SinkCommitter> {
-        Arc::new(NothingToCommit)
+    ///
+    /// # Panics
+    /// If there is no such sink.
+    pub fn committer(&self, name: &Name) -> Arc<dyn SinkCommitter> {
+        Arc::new(NothingToCommit { line: Arc::clone(&self.sinks[name].line) })
     }
 }
 
@@ -133,8 +143,10 @@ fn together(sinks: &ToOpen<'_>, sources: BTreeMap<Name, SourceGroup>) -> Result<
     let subtasks = sinks.values().map(|(_, ctx)| ctx.parallelism as usize).sum::<usize>();
     let buffer_bytes = sinks.values().map(|(options, _)| options.buffer).sum();
     let cluster = options.cluster();
+    let marker_topic = options.marker_topic(&ctx.job);
+    let topics = sinks.values().map(|(options, _)| options.topic.clone()).chain([marker_topic.clone()]).collect();
     let timeout = options.transaction_timeout;
-    let pair_options = PairOptions { job: &ctx.job, name, cluster: &cluster, timeout, buffer_bytes, subtasks };
+    let pair_options = PairOptions { job: &ctx.job, name, cluster: &cluster, topics, timeout, buffer_bytes, subtasks };
     // The marker counts as one subtask more.
     let ledgers = Arc::new(Ledgers::new(subtasks + 1, false));
     let pair = Arc::new(Pair::open(&pair_options, &ledgers)?);
@@ -147,9 +159,8 @@ fn together(sinks: &ToOpen<'_>, sources: BTreeMap<Name, SourceGroup>) -> Result<
         first += ctx.parallelism as usize;
     }
     let cluster_id = cluster_id(pair.producer(Transaction::A), name, options)?;
-    let topic = options.marker_topic(&ctx.job);
     let sources = sources.into_iter().filter(|(_, source)| same_brokers(&source.brokers, &options.brokers));
-    let decider = KafkaDecider::open(ctx, &cluster, cluster_id, &topic, &pair, subtasks, sources.collect())?;
+    let decider = KafkaDecider::open(ctx, &cluster, cluster_id, &marker_topic, &pair, subtasks, sources.collect())?;
     Ok(KafkaSinks { sinks: opened, decider: Some(Arc::new(decider)) })
 }
 
@@ -174,36 +185,42 @@ fn destination(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> 
     let what = format!("topic '{}'", options.topic);
     let listener = Some(&producer.context().listener);
     let doing = Doing { name, brokers: &options.brokers, action: "write to", what: &what, listener };
-    let Some(partitions) = partitions(producer.client(), &doing, &options.topic)? else {
-        return Err(doing.because(
+    greet(producer.client(), &options.cluster(), &doing)?;
+    let found = partitions_for_certain(producer.client(), &doing, &options.topic);
+    let Some(partitions) = found.map_err(|error| doing.at_first(error))? else {
+        return Err(doing.unfit(
             format!("there is no such topic at {}", options.brokers),
             format!(
                 "create it (kafka-topics.sh --create --topic {}), or correct topic of [sink.{name}]",
                 options.topic
             ),
-            false,
         ));
     };
     match options.partition {
-        Partition::Number(number) if number >= partitions => Err(doing.because(
+        Partition::Number(number) if number >= partitions => Err(doing.unfit(
             format!("it has {partitions} partitions, which are numbered from 0, and partition = {number}"),
             format!("correct partition of [sink.{name}], or give the topic more partitions"),
-            false,
         )),
         partition => Ok(Destination { topic: options.topic.clone(), partition, partitions, next: 0 }),
     }
 }
 
+/// Finds out whether the topic of a sink is there, without opening the sink.
+///
+/// # Errors
+/// What the sink would say.
+pub fn check_topic(options: &KafkaSinkOptions, name: &Name) -> Result<(), ConnectorError> {
+    let config = client::config(&options.cluster(), name, Purpose::Idempotent, options.buffer)?;
+    let deliveries = Deliveries { ledgers: Arc::new(Ledgers::new(1, false)), listener: Listener::new(name) };
+    destination(&client::open(&config, deliveries, name)?, name, options).map(drop)
+}
+
 fn cluster_id(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> Result<String, ConnectorError> {
     let listener = Some(&producer.context().listener);
     let doing = Doing { name, brokers: &options.brokers, action: "look up", what: "the id of the cluster", listener };
-    producer.client().fetch_cluster_id(CLUSTER_ID_TIMEOUT).ok_or_else(|| {
-        doing.because(
-            format!("{} doesn't say it", options.brokers),
-            "use brokers of Kafka 2.5 or newer".to_owned(),
-            true,
-        )
-    })
+    // Brokers that are too old to have one don't have transactions as they are needed either.
+    let id = producer.client().fetch_cluster_id(CLUSTER_ID_TIMEOUT);
+    id.ok_or_else(|| doing.failed_with(Code::OperationTimedOut, None))
 }
 
 /// The marker of the job that can be read at the moment, without shutting anybody out. For tools.
@@ -225,7 +242,9 @@ pub fn marker_place(job: &Name, cluster_id: &str, topic: &str) -> DecisionPlace 
 }
 
 /// There is nothing that is left to be committed when an epoch is decided.
-struct NothingToCommit;
+struct NothingToCommit {
+    line: Arc<Line>,
+}
 
 impl SinkCommitter for NothingToCommit {
     fn committed(&self) -> Option<Epoch> {
@@ -238,5 +257,9 @@ impl SinkCommitter for NothingToCommit {
 
     fn discard_leftovers(&self) -> Result<(), ConnectorError> {
         Ok(())
+    }
+
+    fn give_up(&self) {
+        self.line.ledgers().close();
     }
 }

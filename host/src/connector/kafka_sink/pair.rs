@@ -3,6 +3,7 @@
 //! Invariant: what is done with a transaction is what [`Transactions`] allows. Nothing is sent or committed in one that has been
 //! open for nearly as long as the brokers let it be. After any failure the producers are good for nothing but to be closed.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use super::backlog::NotTaken;
 use super::client::{self, Producer, Purpose};
 use super::delivery::{Deliveries, Ledgers, Undelivered, transaction_of};
 use super::failure::{self, Age};
+use super::hanging::Search;
+use super::lookout::{Lookout, Watch};
 use crate::connector::ConnectorError;
 use crate::connector::kafka::{Cluster, Doing, Listener};
 use crate::crash;
@@ -30,6 +33,9 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
 const ABORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// For a first connection; a longer one is waited for elsewhere.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// What gave up the records of a transaction is known at once, or as soon as a call that is under way lets another one in.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
+const CAUSE_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A transaction counts as too old so long before the brokers abort it, at most.
 const MARGIN_MAX: Duration = Duration::from_secs(5);
 
@@ -41,6 +47,7 @@ pub struct Pair {
     ids: [String; 2],
     producers: [Producer; 2],
     ledgers: Arc<Ledgers>,
+    lookout: Lookout,
     timeout: Duration,
     state: Mutex<Transactions>,
     start: Instant,
@@ -51,6 +58,8 @@ pub struct PairOptions<'a> {
     pub job: &'a Name,
     pub name: &'a Name,
     pub cluster: &'a Cluster,
+    /// All that is written to in their transactions.
+    pub topics: BTreeSet<String>,
     pub timeout: Duration,
     /// What both may hold.
     pub buffer_bytes: u64,
@@ -76,7 +85,8 @@ impl Pair {
     /// # Errors
     /// If the settings can't be used.
     pub fn open(options: &PairOptions<'_>, ledgers: &Arc<Ledgers>) -> Result<Pair, ConnectorError> {
-        let PairOptions { job, name, cluster, timeout, buffer_bytes, subtasks } = options;
+        let PairOptions { job, name, cluster, topics, timeout, buffer_bytes, subtasks } = options;
+        let search = Search { name: (*name).clone(), cluster: (*cluster).clone(), topics: topics.clone() };
         let ids = [Transaction::A, Transaction::B].map(|which| format!("{job}/{}/{which}", super::marker::SLOT));
         let open = |id: &str| {
             let purpose = Purpose::Transactions { id, timeout: *timeout };
@@ -88,6 +98,7 @@ impl Pair {
         Ok(Pair {
             name: (*name).clone(),
             brokers: cluster.brokers.clone(),
+            lookout: Lookout::new(search, &ids),
             ids,
             producers,
             ledgers: Arc::clone(ledgers),
@@ -140,7 +151,12 @@ impl Pair {
         let transaction = transaction_of(undelivered.ledger);
         let is_consequence =
             matches!(undelivered.code, Code::PurgeQueue | Code::PurgeInflight | Code::State | Code::Fatal);
-        match is_consequence.then(|| self.cause(transaction)).flatten() {
+        let cause = match is_consequence {
+            true => self.cause_in_time(transaction),
+            // Whatever a record of it failed by, a producer that was shut out is one.
+            false => self.fatal(transaction).filter(|error| error.rdkafka_error_code().is_some_and(failure::is_fenced)),
+        };
+        match cause {
             Some(cause) => self.failed_by("write in the transaction of", transaction, &cause, age),
             None => {
                 let doing = Doing { name, ..self.doing("write to", "", transaction) };
@@ -149,14 +165,46 @@ impl Pair {
         }
     }
 
+    /// As [`cause`](Self::cause), where there is one for certain. Without it a producer that was shut out would be taken for one that
+    /// another attempt may replace, and two instances of a job would shut each other out for ever.
+    fn cause_in_time(&self, transaction: Transaction) -> Option<KafkaError> {
+        let end = Instant::now() + CAUSE_TIMEOUT;
+        loop {
+            match self.cause(transaction) {
+                None if Instant::now() < end => std::thread::sleep(CAUSE_AGAIN_AFTER),
+                cause => return cause,
+            }
+        }
+    }
+
     /// Why a producer takes and delivers nothing any more. When a transaction has failed the records that were to follow are
-    /// given up, and only another call tells why: this one changes nothing.
+    /// given up, and only another call tells why: this one changes nothing. It isn't let in while a commit is under way, and what
+    /// is the end of the producer can be asked for without it.
     fn cause(&self, transaction: Transaction) -> Option<KafkaError> {
+        if let Some(fatal) = self.fatal(transaction) {
+            return Some(fatal);
+        }
         match self.producer(transaction).begin_transaction() {
             Err(KafkaError::Transaction(cause)) if cause.txn_requires_abort() || cause.is_fatal() => {
                 Some(KafkaError::Transaction(cause))
             }
             Ok(()) | Err(_) => None,
+        }
+    }
+
+    /// What has made an end of a producer.
+    fn fatal(&self, transaction: Transaction) -> Option<KafkaError> {
+        self.producer(transaction).client().fatal_error().map(|(code, _)| KafkaError::Global(code))
+    }
+
+    /// Whether a transaction that is open has failed without a word, as it may before anything that is sent in it has.
+    ///
+    /// # Errors
+    /// If it has.
+    pub fn look(&self, transaction: Transaction) -> Result<(), ConnectorError> {
+        match self.cause(transaction) {
+            Some(cause) => Err(self.failed_by("write in the transaction of", transaction, &cause, self.age())),
+            None => Ok(()),
         }
     }
 
@@ -185,19 +233,29 @@ impl Pair {
         match state.ask(subtask, turn) {
             Permission::Unacknowledged | Permission::Undecided => Ok(None),
             Permission::Send(transaction) => Ok(Some(self.producer(transaction))),
+            Permission::Begin(transaction) if self.is_lookout_due(transaction) => {
+                drop(state);
+                if let Some(watch) = self.lookout.try_watch(transaction) {
+                    let is_free = |state: &Transactions| matches!(state.ask(subtask, turn), Permission::Begin(_));
+                    self.look_out(transaction, watch, is_free)?;
+                }
+                Ok(None)
+            }
             Permission::Begin(transaction) => {
-                self.begin(transaction)?;
+                self.begin_at_once(transaction)?;
                 state.begun(turn, self.start.elapsed());
                 Ok(Some(self.producer(transaction)))
             }
         }
     }
 
-    /// Whether [`allow`](Self::allow) would allow it.
+    /// Whether [`allow`](Self::allow) would allow it, or has something to do.
     pub fn would_allow(&self, subtask: usize, turn: Turn) -> bool {
         match self.state().ask(subtask, turn) {
             Permission::Unacknowledged | Permission::Undecided => false,
-            Permission::Send(_) | Permission::Begin(_) => true,
+            Permission::Send(_) => true,
+            // Somebody else may be looking out.
+            Permission::Begin(transaction) => self.lookout.try_watch(transaction).is_some(),
         }
     }
 
@@ -214,16 +272,23 @@ impl Pair {
     /// # Errors
     /// As [`allow`](Self::allow).
     pub fn decide(&self, epoch: Epoch) -> Result<Transaction, ConnectorError> {
-        self.check(&self.name)?;
-        let mut state = self.state();
-        match state.decide(epoch) {
-            (_, Permission::Send(transaction)) => Ok(transaction),
-            (turn, Permission::Begin(transaction)) => {
-                self.begin(transaction)?;
-                state.begun(turn, self.start.elapsed());
-                Ok(transaction)
+        loop {
+            self.check(&self.name)?;
+            let mut state = self.state();
+            match state.decide(epoch) {
+                (_, Permission::Send(transaction)) => return Ok(transaction),
+                (_, Permission::Begin(transaction)) if self.is_lookout_due(transaction) => {
+                    drop(state);
+                    let is_free = |state: &Transactions| matches!(state.decide(epoch).1, Permission::Begin(_));
+                    self.look_out(transaction, self.lookout.watch(transaction), is_free)?;
+                }
+                (turn, Permission::Begin(transaction)) => {
+                    self.begin_at_once(transaction)?;
+                    state.begun(turn, self.start.elapsed());
+                    return Ok(transaction);
+                }
+                (_, Permission::Unacknowledged | Permission::Undecided) => unreachable!("the oldest epoch is free"),
             }
-            (_, Permission::Unacknowledged | Permission::Undecided) => unreachable!("the oldest epoch is free"),
         }
     }
 
@@ -235,11 +300,14 @@ impl Pair {
         self.state().discarded(epoch);
     }
 
-    /// Shuts out whoever else has the two ids, aborts what they had open, and waits for what they were committing.
+    /// Shuts out whoever else has the two ids, aborts what they had open, and waits for what they were committing. What was left
+    /// hanging in a partition is ended before: once the ids are ours, nobody knows how it was to end.
     ///
     /// # Errors
     /// If that isn't certain.
     pub fn fence(&self) -> Result<(), ConnectorError> {
+        self.lookout.end_past(|| self.ledgers.is_closed())?;
+        crash::point("kafka.hanging.after");
         self.init(Transaction::A)?;
         crash::point("kafka.fence.before");
         self.init(Transaction::B)?;
@@ -259,15 +327,49 @@ impl Pair {
         })
     }
 
-    /// Begins one outside of all epochs, or for one.
+    /// Begins one outside of all epochs.
     ///
     /// # Errors
     /// If the producer is in no state for it.
     pub fn begin(&self, transaction: Transaction) -> Result<(), ConnectorError> {
+        while self.is_lookout_due(transaction) {
+            self.look_out(transaction, self.lookout.watch(transaction), |_| true)?;
+        }
+        self.begin_at_once(transaction)
+    }
+
+    /// Begins one for which it needn't be looked out.
+    fn begin_at_once(&self, transaction: Transaction) -> Result<(), ConnectorError> {
         crash::point("kafka.begin.before");
         let begun = self.producer(transaction).begin_transaction();
         begun.map_err(|error| self.failed("begin a transaction of", transaction, &error))?;
         crash::point("kafka.begin.after");
+        Ok(())
+    }
+
+    fn losses(&self, transaction: Transaction) -> u64 {
+        self.producer(transaction).context().listener.losses()
+    }
+
+    /// The one before may not have ended in each partition, if brokers were away since it began.
+    fn is_lookout_due(&self, transaction: Transaction) -> bool {
+        self.lookout.is_due(transaction, self.losses(transaction))
+    }
+
+    /// Looks for it, which may take as long as brokers are away: the state isn't held meanwhile. `is_free`: the transaction isn't begun.
+    fn look_out(
+        &self,
+        transaction: Transaction,
+        watch: Watch<'_>,
+        is_free: impl Fn(&Transactions) -> bool,
+    ) -> Result<(), ConnectorError> {
+        let losses = self.losses(transaction);
+        watch.end_own(|| self.ledgers.is_closed())?;
+        // One that somebody has begun meanwhile, having looked, is none that was looked at.
+        let state = self.state();
+        if is_free(&state) {
+            watch.has_seen(losses);
+        }
         Ok(())
     }
 
@@ -346,31 +448,4 @@ fn until(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_transaction_is_too_old_a_little_before_the_brokers_abort_it() {
-        for (timeout_ms, age_ms) in [(1_000, 800), (10_000, 8_000), (25_000, 20_000), (300_000, 295_000)] {
-            assert_eq!(age_max(Duration::from_millis(timeout_ms)), Duration::from_millis(age_ms));
-        }
-    }
-
-    #[test]
-    fn a_call_that_fails_for_good_is_not_called_again_and_one_that_may_be_is_until_the_time_is_over() {
-        let mut calls = 0;
-        let minute = Duration::from_secs(60);
-        let outcome = until(
-            minute,
-            || false,
-            |_| {
-                calls += 1;
-                if calls < 3 { Err(KafkaError::Flush(Code::OperationTimedOut)) } else { Err(KafkaError::Canceled) }
-            },
-        );
-        assert_eq!((outcome, calls), (Err(KafkaError::Canceled), 3));
-        let late = || Err(KafkaError::Flush(Code::OperationTimedOut));
-        assert_eq!(until(Duration::ZERO, || false, |_| late()), late());
-        assert_eq!(until(minute, || true, |_| late()), late());
-    }
-}
+mod tests;

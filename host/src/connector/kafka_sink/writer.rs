@@ -8,12 +8,13 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::backlog::{Backlog, Destination, Sent};
 use super::delivery::{LedgerId, ledger_of};
 use super::line::Line;
+use super::sent_turns::{Owed, SentTurns};
+use super::vigil::Vigil;
 use crate::connector::{ConnectorError, Prepare, SinkWriter};
 use crate::crash;
 use crate::element::Batch;
@@ -45,8 +46,8 @@ struct Sending {
     backlog: Backlog,
     /// Whether anything of the turn was sent.
     has_begun: bool,
-    /// How many turns of this subtask are sent, if not acknowledged.
-    sent_turns: Arc<AtomicU64>,
+    /// Those of this subtask.
+    sent_turns: Arc<SentTurns>,
 }
 
 impl Sending {
@@ -56,7 +57,7 @@ impl Sending {
 
     /// Whether all of the turns before is sent.
     fn is_next(&self) -> bool {
-        self.sent_turns.load(Ordering::Acquire) >= self.turn.0
+        self.sent_turns.is_next(self.turn)
     }
 
     fn may_send(&self) -> bool {
@@ -92,20 +93,27 @@ impl Sending {
     /// Sends what is left of an epoch that is over, and waits until the brokers have all of it.
     fn finish(mut self) -> Result<(), ConnectorError> {
         let ledgers = Arc::clone(self.line.ledgers());
+        let ledger = self.ledger();
+        let mut vigil = Vigil::begin(ledgers.done_count(ledger), Instant::now());
         loop {
             self.go_on()?;
+            self.sent_turns.check(&self.name)?;
             if !self.backlog.is_empty() {
                 self.send(None)?;
             }
-            if self.backlog.is_empty() && self.sent_turns.load(Ordering::Acquire) >= self.turn.0 {
-                break;
+            if self.is_next() {
+                if self.backlog.is_empty() {
+                    break;
+                }
+                // Who has its turn before this one looks for it.
+                self.look(&mut vigil)?;
             }
             ledgers.rest(ASK_AGAIN);
         }
-        self.sent_turns.fetch_max(self.turn.0 + 1, Ordering::AcqRel);
-        let ledger = self.ledger();
+        self.sent_turns.sent(self.turn);
         while !ledgers.is_even(ledger) {
             self.go_on()?;
+            self.look(&mut vigil)?;
             ledgers.wait_even(ledger, LOOK);
         }
         // A record that failed is done with, too.
@@ -117,6 +125,12 @@ impl Sending {
             RecordsUndelivered { sink: self.name, records, reason }.emit();
         }
         Ok(())
+    }
+
+    /// Looks for what keeps the brokers from acknowledging.
+    fn look(&self, vigil: &mut Vigil) -> Result<(), ConnectorError> {
+        let whose = (self.subtask, self.turn);
+        self.line.look(&self.name, &self.destination.topic, whose, self.has_begun, vigil)
     }
 
     fn go_on(&self) -> Result<(), ConnectorError> {
@@ -179,7 +193,7 @@ impl SinkWriter for KafkaSinkWriter {
         let owes = has_rest || (sending.has_begun && !sending.line.ledgers().is_even(sending.ledger()));
         sending.line.cut(sending.subtask, epoch, sending.turn, owes);
         if !has_rest && sending.is_next() {
-            sending.sent_turns.fetch_max(sending.turn.0 + 1, Ordering::AcqRel);
+            sending.sent_turns.sent(sending.turn);
         }
         let over = Sending {
             name: sending.name.clone(),
@@ -191,10 +205,11 @@ impl SinkWriter for KafkaSinkWriter {
             has_begun: mem::replace(&mut sending.has_begun, false),
             sent_turns: Arc::clone(&sending.sent_turns),
         };
+        let owed = Owed::new(&sending.sent_turns, sending.turn);
         sending.turn = sending.turn.next();
         Ok(Box::new(move || {
             crash::point("kafka.flush.before");
-            over.finish()?;
+            owed.done_by(|| over.finish())?;
             crash::point("kafka.flush.after");
             Ok(Vec::new())
         }))
@@ -209,6 +224,7 @@ mod tests {
     use crate::connector::kafka_sink::delivery::{Deliveries, Ledgers};
     use crate::connector::kafka_sink::line::Direct;
     use crate::connector::kafka_sink::options::Partition;
+    use crate::element::Row;
 
     /// Of a sink that reaches no broker.
     fn writer() -> KafkaSinkWriter {
@@ -232,5 +248,41 @@ mod tests {
             assert_eq!(prepare().expect("nothing to wait for"), Vec::<u8>::new());
         }
         assert_eq!(writer.busy_for(), Duration::ZERO);
+    }
+
+    fn batch() -> Batch {
+        let mut batch = Batch::default();
+        batch.push(Row { key: None, value: Some(b"v"), timestamp: 0 });
+        batch
+    }
+
+    /// Each of these would wait for minutes otherwise: no broker will ever acknowledge anything.
+    #[test]
+    fn an_epoch_behind_one_that_is_given_up_is_given_up_as_well() {
+        let mut writer = writer();
+        let first = writer.prepare(Epoch(1)).expect("a cut");
+        // As when the first turn still has records that don't fit.
+        writer.sending.backlog.push(&batch());
+        writer.sending.turn = Turn(2);
+        let third = writer.prepare(Epoch(3)).expect("a cut");
+        let fourth = writer.prepare(Epoch(4)).expect("a cut");
+        first().expect("nothing to wait for");
+        drop(third);
+        let error = fourth().expect_err("the third is never sent");
+        assert!(error.to_string().contains("an epoch before this one was given up"), "{error}");
+    }
+
+    #[test]
+    fn what_waits_for_brokers_ends_with_the_attempt() {
+        let mut writer = writer();
+        writer.write(&batch()).expect("librdkafka takes it");
+        let prepare = writer.prepare(Epoch(1)).expect("a cut");
+        let ledgers = Arc::clone(writer.sending.line.ledgers());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(prepare);
+            ledgers.close();
+            let error = waiting.join().expect("no panic").expect_err("nobody has acknowledged it");
+            assert!(error.to_string().contains("the attempt is over"), "{error}");
+        });
     }
 }

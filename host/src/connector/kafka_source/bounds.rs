@@ -2,7 +2,10 @@
 //!
 //! Invariant: an offset that was let through here is at or behind the first record, and not behind the end.
 
+use super::afresh::BEGIN_AFRESH;
 use super::position::Partition;
+use crate::connector::ConnectorError;
+use crate::connector::kafka::Doing;
 
 /// The offsets that a partition has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,16 @@ pub struct OutOfBounds {
     pub advice: String,
 }
 
+impl OutOfBounds {
+    /// As an error: of the job file, if that is what names the offset.
+    pub fn refused(self, doing: &Doing<'_>, asking: Asking) -> ConnectorError {
+        match asking {
+            Asking::Checkpoint => doing.because(self.problem, self.advice, false),
+            Asking::Start => doing.unfit(self.problem, self.advice),
+        }
+    }
+}
+
 impl Bounds {
     pub fn check(self, partition: &Partition, next: u64, asking: Asking) -> Result<(), OutOfBounds> {
         let Bounds { low, high } = self;
@@ -43,18 +56,22 @@ impl Bounds {
                      read (by the topic's retention, by hand, or with the topic)"
                 )
             }
-            next if next > high => format!(
-                "{from} of {partition}, and it ends at {high}: the topic was deleted and created again, or its brokers \
-                 have lost records"
-            ),
+            next if next > high => match asking {
+                Asking::Checkpoint => format!(
+                    "{from} of {partition}, and it ends at {high}: the topic was deleted and created again, or its brokers \
+                     have lost records"
+                ),
+                Asking::Start => {
+                    format!("{from} of {partition}, and it ends at {high}: there are no records from there on")
+                }
+            },
             _ => return Ok(()),
         };
         let topic = &partition.topic;
         let advice = match asking {
             Asking::Checkpoint => format!(
-                "nothing was skipped, and the job won't skip anything by itself. Put the records back; or begin afresh: give the job \
-                 a new name or state directory, and say with start what it is to read. So that it doesn't happen again, raise \
-                 retention.ms of topic '{topic}' above the longest time for which the job may be down"
+                "nothing was skipped, and the job won't skip anything by itself. Put the records back; or {BEGIN_AFRESH}. So that it \
+                 doesn't happen again, raise retention.ms of topic '{topic}' above the longest time for which the job may be down"
             ),
             Asking::Start => "set start to offsets that are there, or to \"earliest\" or \"latest\"".to_owned(),
         };
@@ -80,5 +97,8 @@ mod tests {
         assert!(late.problem.contains("ends at 20") && late.problem.contains("created again"), "{}", late.problem);
         let start = bounds.check(&partition, 9, Asking::Start).expect_err("deleted");
         assert!(start.problem.contains("start begins at offset 9") && start.advice.contains("\"earliest\""));
+        let start = bounds.check(&partition, 21, Asking::Start).expect_err("beyond the end");
+        assert!(start.problem.contains("offset 21 of orders/3, and it ends at 20"), "{}", start.problem);
+        assert!(!start.problem.contains("created again"), "{}", start.problem);
     }
 }

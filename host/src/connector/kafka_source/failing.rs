@@ -5,6 +5,8 @@
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
+use crate::connector::kafka::{is_election, is_silence};
+
 /// The offset that was to be read isn't there.
 pub fn is_out_of_bounds(code: Code) -> bool {
     matches!(code, Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation | Code::NoOffset)
@@ -35,26 +37,15 @@ pub fn is_about_a_topic(code: Code) -> bool {
 
 /// What the client tries again by itself.
 pub fn is_passing(code: Code) -> bool {
-    matches!(
-        code,
-        Code::BrokerTransportFailure
-            | Code::AllBrokersDown
-            | Code::Resolve
-            | Code::OperationTimedOut
-            | Code::RequestTimedOut
-            | Code::NetworkException
-            | Code::LeaderNotAvailable
-            | Code::NotLeaderForPartition
-            | Code::ReplicaNotAvailable
-            | Code::BrokerNotAvailable
-            | Code::OffsetNotAvailable
-            | Code::FencedLeaderEpoch
-            | Code::UnknownLeaderEpoch
-            | Code::KafkaStorageError
-            | Code::FetchSessionIdNotFound
-            | Code::InvalidFetchSessionEpoch
-            | Code::ThrottlingQuotaExceeded
-    )
+    is_silence(code)
+        || is_election(code)
+        || matches!(
+            code,
+            Code::KafkaStorageError
+                | Code::FetchSessionIdNotFound
+                | Code::InvalidFetchSessionEpoch
+                | Code::ThrottlingQuotaExceeded
+        )
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::afresh::BEGIN_AFRESH;
 use super::position::{Partition, Position};
 use crate::connector::ConnectorError;
-use crate::connector::kafka::wire::{Client, Settings, WireError};
+use crate::connector::kafka::wire::WireError;
 use crate::connector::kafka::{Cluster, TopicId};
 use crate::id::Name;
 
@@ -26,10 +27,7 @@ pub fn ask(cluster: &Cluster, name: &Name, topics: &BTreeSet<&str>) -> Result<Re
     if topics.is_empty() {
         return Ok(Ok(Ids::new()));
     }
-    let mut properties = cluster.all_properties(name)?.into_iter().collect::<BTreeMap<_, _>>();
-    properties.entry("client.id".to_owned()).or_insert_with(|| format!("lockgate-{name}"));
-    let settings = Settings::new(&cluster.brokers, &properties);
-    Ok(settings.and_then(|settings| Client::connect_within(settings, STEP_MAX)?.topic_ids(topics)))
+    Ok(cluster.connect(name, STEP_MAX)?.and_then(|mut client| client.topic_ids(topics)))
 }
 
 /// A position in a topic that was deleted and created again.
@@ -64,8 +62,7 @@ impl OfAnother<'_> {
             ),
             advice: format!(
                 "what the old topic held and this job hadn't read is gone, and the new one has other records at the same offsets, so \
-                 to go on at {next} could pass some over. If what was lost isn't wanted any more, begin afresh: give the job a new \
-                 name or state directory, and say with start what it is to read of the new topic. \
+                 to go on at {next} could pass some over. If what was lost isn't wanted any more, {BEGIN_AFRESH} of the new topic. \
                  kafka-topics.sh --describe shows a topic's id"
             ),
             may_pass: false,

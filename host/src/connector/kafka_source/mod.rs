@@ -17,6 +17,7 @@
 //! Invariant: a record is given once, in the order of its partition; an offset that can't be read any more is an error, never
 //! a leap.
 
+mod afresh;
 mod bounds;
 mod client;
 mod failing;
@@ -38,10 +39,11 @@ mod still_there;
 #[cfg(test)]
 mod tests;
 
+pub use afresh::{deleted_advice, topics_of};
 pub use client::preview;
 pub use options::{Isolation, KafkaMode, KafkaSourceOptions};
 pub use position::{NoPosition, Partition, next_offsets};
 pub use reader::KafkaReader;
 pub use reporter::KafkaReporter;
 pub use start::Start;
-pub use still_there::lost_positions;
+pub use still_there::{bad_starts, check_beginning, lost_positions};

@@ -132,6 +132,24 @@ mod tests {
             let wanted = (partition(&topic, index), Position { next, end, topic_id: TopicId::told(id) });
             prop_assert_eq!(parse_state(&split_state(&wanted.0, &wanted.1)), Ok(wanted));
         }
+
+        #[test]
+        fn bytes_from_outside_are_no_position_or_one_that_reads_back(
+            split in "[a-z/.%0-9]{0,12}|orders/[0-9]{1,11}",
+            changes in prop::collection::vec((0usize..100, any::<u8>()), 0..4),
+        ) {
+            let mut bytes = br#"{"next":17,"end":40,"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ"}"#.to_vec();
+            for (place, byte) in changes {
+                let place = place % bytes.len();
+                bytes[place] = byte;
+            }
+            let Ok(position) = serde_json::from_slice(&bytes) else { return Ok(()) };
+            let state = SplitState { split, position };
+            if let Ok((partition, position)) = parse_state(&state) {
+                prop_assert_eq!(parse_state(&split_state(&partition, &position)), Ok((partition, position)));
+                prop_assert!(next_offsets(&[state]).is_ok_and(|offsets| offsets[0].1 >= 0 && offsets[0].1 < i64::MAX));
+            }
+        }
     }
 
     #[test]

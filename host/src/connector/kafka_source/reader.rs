@@ -6,7 +6,7 @@
 //! Invariant: nothing is given before it is certain where every split begins; until then the positions are ahead of what was
 //! given, so that no checkpoint knows of some splits only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::afresh::topics_of;
 use super::bounds::Asking;
 use super::client::{self, Consumer};
 use super::failing::{is_about_a_topic, is_final, is_out_of_bounds, is_passing};
@@ -51,6 +52,8 @@ pub struct KafkaReader {
     look_due: Instant,
     /// Whether a checkpoint knows this source.
     is_known: bool,
+    /// The topics of which it does.
+    read_before: BTreeSet<String>,
     /// This subtask's positions of the checkpoint, until it is certain that they can be read from.
     restored: BTreeMap<Partition, Position>,
     has_started: bool,
@@ -80,6 +83,7 @@ impl KafkaReader {
             scout: Scout::default(),
             look_due: Instant::now(),
             is_known: false,
+            read_before: BTreeSet::new(),
             restored: BTreeMap::new(),
             has_started: false,
             splits: Vec::new(),
@@ -111,6 +115,7 @@ impl KafkaReader {
             group: self.options.group(&self.ctx.job),
             parallelism: self.ctx.parallelism,
             subtask: self.subtask,
+            read_before: self.read_before.clone(),
             known: if self.has_started { reading.collect() } else { self.restored.clone() },
             check_known: !self.has_started,
             unknown,
@@ -141,7 +146,9 @@ impl KafkaReader {
     fn take_answer(&mut self) -> Result<(), ConnectorError> {
         match self.scout.answer(Duration::ZERO) {
             // The stream goes on; it is asked again.
-            Some(Err(ConnectorError::Kafka { problem, may_pass: true, .. })) => {
+            Some(Err(
+                ConnectorError::Kafka { problem, may_pass: true, .. } | ConnectorError::Silent { problem, .. },
+            )) => {
                 tracing::warn!(source = %self.ctx.name, "cannot look for new partitions: {problem}");
             }
             Some(answer) => self.take_up(answer?)?,
@@ -300,7 +307,7 @@ impl KafkaReader {
                 let bounds = bounds_of(&self.consumer, &split.partition, Instant::now() + DETAILS_TIMEOUT);
                 let out = bounds.map(|bounds| bounds.check(&split.partition, next, Asking::Checkpoint));
                 match out {
-                    Ok(Err(out)) => Err(doing.because(out.problem, out.advice, false)),
+                    Ok(Err(out)) => Err(out.refused(&doing, Asking::Checkpoint)),
                     Ok(Ok(())) | Err(_) => Err(doing.failed(&error)),
                 }
             }
@@ -326,6 +333,7 @@ fn doing<'a>(
 impl SourceReader for KafkaReader {
     fn restore(&mut self, splits: &[SplitState]) -> Result<(), ConnectorError> {
         self.is_known = !splits.is_empty();
+        self.read_before = topics_of(splits);
         for state in splits {
             let refused = |problem: String| ConnectorError::Snapshot {
                 subtask: SubtaskId { operator: self.ctx.name.clone(), index: self.subtask },

@@ -15,6 +15,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::KafkaSourceOptions;
+use super::afresh::{self, BEGIN_AFRESH};
 use super::bounds::{Asking, Bounds};
 use super::client::Consumer;
 use super::ids::{self, Ids};
@@ -23,7 +24,7 @@ use super::position::{Partition, Position};
 use super::selection::Selection;
 use super::start::Start;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::Doing;
+use crate::connector::kafka::{Doing, ELECTION_MAX, greet, is_election, through_elections};
 use crate::id::Name;
 
 /// For so long a topic that is missing may only be too new for a broker to know.
@@ -37,6 +38,8 @@ pub struct Question {
     pub group: String,
     pub parallelism: u32,
     pub subtask: u32,
+    /// The topics that the job has read, by any of its subtasks.
+    pub read_before: BTreeSet<String>,
     /// The partitions that it has already.
     pub known: BTreeMap<Partition, Position>,
     /// Whether those have to be looked at, since they are from a checkpoint.
@@ -112,11 +115,19 @@ impl Scout {
 }
 
 impl Question {
-    fn answer(&self, consumer: &Consumer) -> Result<Answer, ConnectorError> {
+    /// # Errors
+    /// If the source can't begin or go on as it is asked, or the cluster doesn't say.
+    pub fn answer(&self, consumer: &Consumer) -> Result<Answer, ConnectorError> {
+        if self.check_known {
+            greet(consumer.client(), &self.options.cluster(), &self.looking_up(consumer, "its topics"))?;
+        }
         let deadline = Instant::now() + self.timeout;
         let selection = self.options.selection();
         let mut answer = Answer::default();
         let topics = self.topics(consumer, &selection, deadline)?;
+        if let Some(Start::Offsets(offsets)) = &self.unknown {
+            self.check_starts(offsets, &topics)?;
+        }
         let mut wanted: Vec<(Partition, Option<Position>)> = Vec::new();
         for (partition, position) in &self.known {
             match topics.get(&partition.topic) {
@@ -165,7 +176,8 @@ impl Question {
                 if self.check_known {
                     tracing::info!(
                         source = %self.name,
-                        "the ids of its topics can't be had, so a topic that is deleted and created again is known by its offsets                          only: {error}"
+                        "the ids of its topics can't be had, so a topic that is deleted and created again is known by its offsets \
+                         only: {error}"
                     );
                 }
                 Ok(Ids::new())
@@ -198,7 +210,7 @@ impl Question {
                     let count = self.partitions_of(consumer, name, deadline)?;
                     let what = format!("topic '{name}'");
                     let doing = self.looking_up(consumer, &what);
-                    let count = count.ok_or_else(|| doing.failed_with(Code::UnknownTopic, None))?;
+                    let count = count.ok_or_else(|| self.missing(&doing, name))?;
                     topics.insert(name.clone(), count);
                 }
                 Ok(topics)
@@ -247,7 +259,7 @@ impl Question {
                         return Ok(None);
                     }
                 }
-                Some(Code::LeaderNotAvailable) if Instant::now() < deadline => {}
+                Some(code) if is_election(code) && Instant::now() < deadline => {}
                 Some(code) => return Err(doing.failed_with(code, None)),
             }
             thread::sleep(ASK_AGAIN_AFTER);
@@ -267,21 +279,24 @@ impl Question {
         let what = if is_of_group { format!("group '{}'", self.group) } else { "its topics".to_owned() };
         let doing = Doing { action: "look up where to start in", ..self.looking_up(consumer, &what) };
         let places = match &self.unknown {
-            Some(start) => offsets_of(start, &unknown.cloned().collect::<Vec<_>>(), consumer, left(deadline))
-                .map_err(|error| doing.failed(&error))?,
+            Some(start) => {
+                let unknown = unknown.cloned().collect::<Vec<_>>();
+                let ask = || offsets_of(start, &unknown, consumer, left(deadline));
+                through_elections(&doing, deadline, ask).map_err(|error| doing.failed(&error))?
+            }
             None => Places::default(),
         };
         let mut begun = BTreeMap::new();
         for (partition, position) in wanted {
             let what = format!("partition {partition}");
             let doing = Doing { action: "look up the offsets of", ..self.looking_up(consumer, &what) };
-            let bounds = bounds_of(consumer, &partition, deadline).map_err(|error| doing.failed(&error))?;
+            let bounds = bounds_in_time(&doing, consumer, &partition, deadline)?;
             let (next, asking) = match position {
                 Some(position) => (position.next, Asking::Checkpoint),
                 None => (places.of(&partition, bounds), Asking::Start),
             };
             let reading = Doing { action: "read", ..doing };
-            bounds.check(&partition, next, asking).map_err(|out| reading.because(out.problem, out.advice, false))?;
+            bounds.check(&partition, next, asking).map_err(|out| out.refused(&reading, asking))?;
             let end =
                 self.options.is_bounded().then(|| position.and_then(|position| position.end).unwrap_or(bounds.high));
             let known = position.and_then(|position| position.topic_id);
@@ -296,6 +311,37 @@ impl Question {
         Doing { name, brokers, action: "look up", what, listener: Some(consumer.context()) }
     }
 
+    /// A topic that is named and isn't there.
+    fn missing(&self, doing: &Doing<'_>, topic: &str) -> ConnectorError {
+        let when = match (self.check_known, self.read_before.contains(topic)) {
+            (true, false) => return doing.failed_with(Code::UnknownTopic, None),
+            (true, true) => "after the job had read from it",
+            (false, _) => "while the job was running",
+        };
+        afresh::deleted(&self.name, &self.options.brokers, topic, when)
+    }
+
+    /// Whether `start` is of partitions that are there: one that isn't would be passed over, and its topic read from elsewhere.
+    fn check_starts(
+        &self,
+        offsets: &BTreeMap<String, BTreeMap<i32, u64>>,
+        topics: &BTreeMap<String, i32>,
+    ) -> Result<(), ConnectorError> {
+        let partitions = offsets.iter().flat_map(|(topic, of)| of.keys().map(move |index| (topic, *index)));
+        for (topic, index) in partitions {
+            let problem = match topics.get(topic) {
+                Some(count) if index < *count => continue,
+                Some(count) => format!(
+                    "start gives an offset for partition {index} of topic '{topic}', which has {count} partitions, numbered from 0"
+                ),
+                None => format!("start gives an offset for topic '{topic}', which isn't among those that it reads"),
+            };
+            let (name, advice) = (self.name.clone(), format!("correct start of [source.{}]", self.name));
+            return Err(ConnectorError::Unfit { name, problem, advice });
+        }
+        Ok(())
+    }
+
     fn fewer_partitions(&self, partition: &Partition, count: i32) -> ConnectorError {
         let Partition { topic, index } = partition;
         ConnectorError::Kafka {
@@ -305,8 +351,7 @@ impl Question {
                  again with fewer"
             ),
             advice: format!(
-                "nothing was skipped. If what partition {index} held isn't wanted any more, begin afresh: give the job a new name \
-                 or state directory, and say with start what it is to read"
+                "nothing was skipped. If what partition {index} held isn't wanted any more, {BEGIN_AFRESH}"
             ),
             may_pass: false,
         }
@@ -315,6 +360,21 @@ impl Question {
 
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+/// As [`bounds_of`], and waits for a leader.
+///
+/// # Errors
+/// If the cluster doesn't say.
+pub fn bounds_in_time(
+    doing: &Doing<'_>,
+    consumer: &Consumer,
+    partition: &Partition,
+    deadline: Instant,
+) -> Result<Bounds, ConnectorError> {
+    let end = deadline.min(Instant::now() + ELECTION_MAX);
+    let bounds = through_elections(doing, end, || bounds_of(consumer, partition, deadline));
+    bounds.map_err(|error| doing.failed(&error))
 }
 
 /// The first offset of a partition, and the one behind its last record that can be read.

@@ -8,6 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use serde_json::json;
 
 use super::*;
@@ -251,6 +252,12 @@ fn start_is_for_a_source_that_no_checkpoint_knows() {
     assert_eq!(read_all(&mut restored(&offsets, &[state("orders/0", json!({"next": 1, "end": 3}))])), ["2", "3"]);
     let error = said(&fails(open(&bounded("{ offsets = { orders = { '0' = 4 } } }"), 0, 1)));
     assert!(error.contains("start begins at offset 4 of orders/0, and it ends at 3"), "{error}");
+    // Also by a subtask that wouldn't read the partition.
+    for subtask in 0..2 {
+        let refused = fails(open(&bounded("{ offsets = { orders = { '7' = 0 } } }"), subtask, 2));
+        assert!(matches!(refused, ConnectorError::Unfit { .. }), "{refused:?}");
+        assert!(said(&refused).contains("partition 7 of topic 'orders', which has 2 partitions"), "{refused}");
+    }
     // A partition that the checkpoint doesn't have has come since.
     let latest = broker.options("topics = ['orders']\nstart = 'latest'");
     assert_eq!(read(&mut restored(&latest, &[state("orders/0", json!({"next": 3}))]), 1), ["4"]);
@@ -333,6 +340,23 @@ fn what_cannot_be_read_is_told_with_the_choices() {
     assert!(fewer.contains("has only 1 partitions"), "{fewer}");
     let missing = said(&fails(open(&broker.options("topics = ['order']"), 0, 1)));
     assert!(missing.contains("topic 'order'") && missing.contains("no such topic"), "{missing}");
+    let both = broker.options("topics = ['orders', 'gone']");
+    let gone =
+        said(&fails(restored(&both, &[state("gone/0", json!({"next": 7})), state("orders/0", json!({"next": 1}))])));
+    assert!(
+        gone.contains("topic 'gone': it isn't there any more") && gone.contains("after the job had read from it"),
+        "{gone}"
+    );
+}
+
+#[test]
+fn an_election_at_the_start_is_waited_for() {
+    let broker = Broker::with(&[("orders", 1)]);
+    broker.write("orders", 0, ["1", "2"]);
+    // More than the client itself tries again.
+    let electing = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION; 20];
+    broker.cluster.request_errors(RDKafkaApiKey::ListOffsets, &electing);
+    assert_eq!(read_all(&mut open(&broker.options("topics = ['orders']\nmode = 'bounded'"), 0, 1)), ["1", "2"]);
 }
 
 #[test]
@@ -346,7 +370,7 @@ fn a_cluster_that_does_not_answer_is_named_and_may_come_back() {
     let text = said(&error);
     let has_cause = text.contains("Connection refused") && text.contains("brokers is an address");
     assert!(text.contains(&format!("no answer from {address}")) && has_cause, "{text}");
-    assert!(matches!(error, ConnectorError::Kafka { may_pass: true, .. }));
+    assert!(matches!(error, ConnectorError::Silent { .. }));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, WasmList};
 
-use super::{ColumnList, HostState, Phase};
+use super::{ColumnList, HostState, Phase, note_place};
 use crate::element::{Batch, Column};
 use crate::guest::error::Misuse;
 use crate::guest::world::WORLD;
@@ -39,11 +39,11 @@ pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
 
 fn emit(mut store: StoreContextMut<'_, HostState>, port: u32, list: &BatchList) -> wasmtime::Result<()> {
     let host = store.data_mut();
-    host.not_describing()?;
+    host.may_ask()?;
     match host.phase {
         Phase::Streaming => {}
         Phase::Closing => return Ok(()),
-        Phase::Describing | Phase::Silent => return Err(Misuse::EmitForbidden.into()),
+        Phase::Describing | Phase::Migrating | Phase::Silent => return Err(Misuse::EmitForbidden.into()),
     }
     if port >= host.outputs {
         return Err(Misuse::NoSuchOutput { port, outputs: host.outputs }.into());
@@ -53,6 +53,7 @@ fn emit(mut store: StoreContextMut<'_, HostState>, port: u32, list: &BatchList) 
     let bytes = lists.iter().map(|list| list.len()).sum::<usize>();
     host.output_bytes_left =
         host.output_bytes_left.checked_sub(bytes.saturating_add(BATCH_OVERHEAD_BYTES)).ok_or(OutputRefused)?;
+    note_place(&mut store, timestamps);
     let copy = |list: &WasmList<u8>| list.as_le_slice(&store).to_vec();
     let column = |list: &ColumnList| Column { data: copy(&list.data), offsets: copy(&list.offsets) };
     let batch = Batch {
@@ -65,6 +66,9 @@ fn emit(mut store: StoreContextMut<'_, HostState>, port: u32, list: &BatchList) 
         provenance: None,
     };
     batch.check().map_err(Misuse::MalformedBatch)?;
+    if let Some(recording) = &mut store.data_mut().recording {
+        recording.emitted(port, &batch);
+    }
     if !batch.is_empty() {
         store.data_mut().emitted.push((port, batch));
     }

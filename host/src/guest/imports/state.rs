@@ -6,8 +6,9 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Linker, Lower, WasmList};
 
-use super::{ColumnList, HostState};
+use super::{ColumnList, HostState, note_place};
 use crate::element::Column;
+use crate::guest::deadline::Deadline;
 use crate::guest::error::Misuse;
 use crate::guest::world::WORLD;
 use crate::state::KeyedState;
@@ -64,11 +65,12 @@ pub(super) fn column(store: &StoreContextMut<'_, HostState>, list: &ColumnList) 
     Column { data: list.data.as_le_slice(store).to_vec(), offsets: list.offsets.as_le_slice(store).to_vec() }
 }
 
-/// The state, if the running call may use it.
-fn keyed<'a>(store: &'a mut StoreContextMut<'_, HostState>) -> Result<&'a mut KeyedState, Misuse> {
+/// The state, if the running call may use it, and when that has to be over.
+fn keyed<'a>(store: &'a mut StoreContextMut<'_, HostState>) -> wasmtime::Result<(&'a mut KeyedState, &'a Deadline)> {
     let host = store.data_mut();
-    host.not_describing()?;
-    host.state.as_deref_mut().ok_or(Misuse::NoState)
+    host.may_ask()?;
+    let state = host.state.as_deref_mut().ok_or(Misuse::NoState)?;
+    Ok((state, &host.deadline))
 }
 
 fn get_many(
@@ -77,8 +79,13 @@ fn get_many(
     keys: &ColumnList,
     user_keys: &ColumnList,
 ) -> wasmtime::Result<Entries> {
+    note_place(&mut store, &keys.offsets);
     let (keys, user_keys) = (column(&store, keys), column(&store, user_keys));
-    let (values, found) = keyed(&mut store)?.get_many(table, &keys, &user_keys)?;
+    let (state, deadline) = keyed(&mut store)?;
+    let (mut values, mut found) = state.get_many_until(table, &keys, &user_keys, &|| deadline.has_passed())?;
+    if let Some(recording) = &mut store.data_mut().recording {
+        (values, found) = recording.got(table, keys, user_keys, values, found);
+    }
     Ok(Entries { values: values.into(), found })
 }
 
@@ -90,7 +97,12 @@ fn write_many(
 ) -> wasmtime::Result<()> {
     let [keys, user_keys, values] = columns.map(|list| column(&store, list));
     let deletes = deletes.as_le_slice(&store).to_vec();
-    keyed(&mut store)?.write_many(table, &keys, &user_keys, &values, &deletes)?;
+    keyed(&mut store)?.0.write_many(table, &keys, &user_keys, &values, &deletes)?;
+    let host = store.data_mut();
+    host.note_written([&keys, &user_keys, &values]);
+    if let Some(recording) = &mut host.recording {
+        recording.wrote(table, [&keys, &user_keys, &values], &deletes);
+    }
     Ok(())
 }
 
@@ -103,6 +115,10 @@ fn scan(
 ) -> wasmtime::Result<Page> {
     let key = key.as_le_slice(&store).to_vec();
     let after = after.map(|after| after.as_le_slice(&store).to_vec());
-    let page = keyed(&mut store)?.scan(table, &key, after.as_deref(), bytes_max)?;
+    let (state, deadline) = keyed(&mut store)?;
+    let mut page = state.scan_until(table, &key, after.as_deref(), bytes_max, &|| deadline.has_passed())?;
+    if let Some(recording) = &mut store.data_mut().recording {
+        page = recording.scanned(table, key, after, bytes_max, page);
+    }
     Ok(Page { user_keys: page.user_keys.into(), values: page.values.into(), more: page.more })
 }

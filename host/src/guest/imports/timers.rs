@@ -48,9 +48,14 @@ fn write_many(
     let [keys, tags] = columns.map(|list| column(&store, list));
     let [times, deletes] = lists.map(|list| list.as_le_slice(&store).to_vec());
     let host = store.data_mut();
-    host.not_describing()?;
+    host.may_ask()?;
     let timers = host.state.as_deref_mut().filter(|state| state.has_timers()).ok_or(Misuse::NoTimers)?;
     let earliest_ms = timers.write_timers(clock, &keys, &tags, &times, &deletes)?;
     host.earliest_set_ms = host.earliest_set_ms.min(earliest_ms);
+    // A timer is an entry with its time, and its deletion is one as well.
+    host.note_written([&keys, &tags]);
+    if let Some(recording) = &mut host.recording {
+        recording.wrote_timers(clock, [&keys, &tags], &times, &deletes);
+    }
     Ok(())
 }

@@ -6,8 +6,6 @@
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::guest::WORLD;
-
 const WIT: &str = include_str!("../../../../wit/operator.wit");
 
 /// A guest whose functions do nothing and succeed, but for what a test puts into it.
@@ -31,13 +29,59 @@ pub struct Guest {
     pub on_timers: String,
     pub watermark: String,
     pub snapshot: String,
+    pub trim: String,
     pub close: String,
+    /// Instructions that run before memory is given to the host. They may `return` a pointer of their own.
+    pub realloc: String,
+    /// What it exports of `migration`, if anything.
+    pub migrating: Option<Migrating>,
     /// More functions, globals, tables and data.
     pub extra: String,
     /// One more import of the module, and what declares it in the world.
     pub import: (&'static str, &'static str),
+    pub wasi: WasiImports,
     /// The version of the world to be built for.
     pub world_version: &'static str,
+    /// Words of the contract, and what it is built for instead of them.
+    pub contract: (&'static str, &'static str),
+}
+
+/// Instructions that run before the answers of the functions of `migration`. That of `migrate` lies at [`Migrating::ANSWER`], those of
+/// the others at [`RESULT`].
+#[derive(Default)]
+pub struct Migrating {
+    pub prepare: String,
+    pub migrate: String,
+    pub merge: String,
+}
+
+impl Migrating {
+    /// Six pairs of pointer and length follow the discriminant: too much for [`RESULT`].
+    pub const ANSWER: u32 = DATA;
+
+    fn text(&self, world_version: &str) -> String {
+        let interface = format!("lockgate:operator/migration@{world_version}");
+        let (Migrating { prepare, migrate, merge }, answer) = (self, Migrating::ANSWER);
+        let parameters = "i32 ".repeat(14);
+        format!(
+            r#"(func (export "{interface}#prepare") (param i32 i32) (result i32) {prepare} (i32.const {RESULT}))
+            (func (export "{interface}#migrate") (param {parameters}) (result i32)
+                (global.set $heap (i32.const {HEAP})) {migrate} (i32.const {answer}))
+            (func (export "{interface}#merge") (param i32) (result i32)
+                (global.set $heap (i32.const {HEAP})) {merge} (i32.const {RESULT}))"#
+        )
+    }
+}
+
+/// What a guest imports of WASI.
+#[derive(Clone, Default)]
+pub struct WasiImports {
+    /// In the module.
+    pub core: String,
+    /// In the world.
+    pub world: String,
+    /// What it is, in WIT.
+    pub packages: String,
 }
 
 impl Default for Guest {
@@ -58,19 +102,31 @@ impl Default for Guest {
             on_timers: nothing(),
             watermark: nothing(),
             snapshot: nothing(),
+            trim: nothing(),
             close: nothing(),
+            realloc: nothing(),
+            migrating: None,
             extra: nothing(),
             import: ("", ""),
-            world_version: WORLD.version,
+            wasi: WasiImports::default(),
+            world_version: version(),
+            contract: ("", ""),
         }
     }
 }
 
+/// The version of the world that the host has.
+fn version() -> &'static str {
+    let (_, rest) = WIT.split_once("package lockgate:operator@").expect("the package");
+    rest.split_once(';').expect("its end").0
+}
+
 /// Where the zeroed answer of functions lies: `ok`, or what a test stores there.
 pub const RESULT: u32 = 16;
-const DESCRIPTOR: u32 = 64;
-/// Names and lists of the descriptor, then free for a test.
-const STATIC: usize = 128;
+/// Pointers and lengths of name, version, inputs, outputs and tables; then a byte for timers and one for the redistribution.
+pub const DESCRIPTOR: u32 = 64;
+/// Names and lists of the descriptor, one after the other; then free for a test.
+pub const STATIC: usize = 128;
 /// Texts of tests are put here.
 pub const TEXT: u32 = 8192;
 /// A batch's parts are put here by tests.
@@ -90,29 +146,46 @@ pub fn emit_zeros(port: u32, rows: u32) -> String {
 
 /// Emits columns of zeros with the given lengths of offsets and timestamps.
 pub fn emit(port: u32, rows: u32, offsets: u32, timestamps: u32) -> String {
-    let list = |bytes| format!("(i32.const {DATA}) (i32.const {bytes})");
-    let (none, offsets, timestamps) = (list(0), list(offsets), list(timestamps));
+    let of = |bytes| list(DATA, bytes);
+    let (none, offsets, timestamps) = (of(0), of(offsets), of(timestamps));
     format!(
         "(call $emit (i32.const {port}) (i32.const {rows}) {none} {offsets} {none} {offsets} {timestamps} {none} {none})"
     )
 }
 
+/// Stores bytes from an address on.
+pub fn store(at: u32, bytes: impl AsRef<[u8]>) -> String {
+    let store = |(at, byte)| format!("(i32.store8 (i32.const {at}) (i32.const {byte}))");
+    (at..).zip(bytes.as_ref()).map(store).collect::<Vec<_>>().join(" ")
+}
+
+/// Stores little-endian numbers from an address on.
+pub fn store_words(at: u32, words: &[u32]) -> String {
+    store(at, words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+}
+
+/// A list, as a call takes it.
+pub fn list(at: u32, length: u32) -> String {
+    format!("(i32.const {at}) (i32.const {length})")
+}
+
 /// Logs a text at a level (3 is error).
-pub fn log(level: u32, text: &str) -> String {
+pub fn log(level: u32, text: impl AsRef<[u8]>) -> String {
+    let text = text.as_ref();
     assert!(text.len() < 4096, "room for the text");
-    let bytes = text.bytes().enumerate();
-    let stores = bytes.map(|(at, byte)| format!("(i32.store8 (i32.const {}) (i32.const {byte}))", TEXT as usize + at));
-    let stores = stores.collect::<Vec<_>>().join("\n");
-    format!("{stores} (call $log (i32.const {level}) (i32.const {TEXT}) (i32.const {}))", text.len())
+    format!("{} (call $log (i32.const {level}) {})", store(TEXT, text), list(TEXT, text.len() as u32))
 }
 
 impl Guest {
     /// The component.
     pub fn component(&self) -> Vec<u8> {
         let mut module = self.module();
-        let wit = WIT.replace(&format!("@{};", WORLD.version), &format!("@{};", self.world_version));
-        let wit = wit.replace("  import runtime;", &format!("  import runtime; {}", self.import.1));
-        embed(&mut module, &wit);
+        let wit = WIT.replace(&format!("@{};", version()), &format!("@{};", self.world_version));
+        let wit = wit.replace(self.contract.0, self.contract.1);
+        let wit = wit.replace("  import runtime;", &format!("  import runtime; {} {}", self.import.1, self.wasi.world));
+        let wit = format!("{wit}\n{}", self.wasi.packages);
+        let world = if self.migrating.is_some() { "migrating-operator" } else { "stream-operator" };
+        embed_world(&mut module, &wit, Some(world));
         encode(&module)
     }
 
@@ -128,7 +201,8 @@ impl Guest {
         let operator = interface("operator");
         let i32s = |count: usize| "i32 ".repeat(count);
         let answer = format!("(i32.const {RESULT})");
-        let Guest { describe, open, restore, process, on_timers, watermark, snapshot, close, extra, pages, .. } = self;
+        let Guest { describe, open, restore, process, on_timers, watermark, snapshot, trim, close, .. } = self;
+        let Guest { realloc, extra, pages, .. } = self;
         format!(
             r#"(module
             (import "{output}" "emit" (func $emit (param {p16})))
@@ -140,10 +214,11 @@ impl Guest {
             (import "{runtime}" "watermark-ms" (func $watermark (result i64)))
             (import "{runtime}" "log" (func $log (param i32 i32 i32)))
             (import "{runtime}" "counter-add" (func $counter_add (param i32 i32 i64)))
-            {import}
+            {import} {wasi}
             (memory (export "memory") {pages})
             (global $heap (mut i32) (i32.const {HEAP}))
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+                {realloc}
                 (global.set $heap (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
                 (if (i32.gt_u (i32.add (global.get $heap) (local.get 3)) (i32.mul (memory.size) (i32.const 65536)))
                     (then (drop (memory.grow (i32.add (i32.shr_u (local.get 3) (i32.const 16)) (i32.const 1))))))
@@ -160,8 +235,10 @@ impl Guest {
                 (global.set $heap (i32.const {HEAP})) {on_timers} {answer})
             (func (export "{operator}#watermark") (param i64) (result i32) {watermark} {answer})
             (func (export "{operator}#snapshot") (param i64) (result i32) {snapshot} {answer})
-            (func (export "{operator}#trim") (param i64) (result i32) {answer})
-            (func (export "{operator}#close") (result i32) {close} {answer}))"#,
+            (func (export "{operator}#trim") (param i64) (result i32) {trim} {answer})
+            (func (export "{operator}#close") (result i32) {close} {answer})
+            {migrating})"#,
+            migrating = self.migrating.as_ref().map(|migrating| migrating.text(self.world_version)).unwrap_or_default(),
             p16 = i32s(16),
             p15 = i32s(15),
             p13 = i32s(13),
@@ -170,6 +247,7 @@ impl Guest {
             p8 = i32s(8),
             data = self.data(),
             import = self.import.0,
+            wasi = self.wasi.core,
         )
     }
 
@@ -208,11 +286,17 @@ impl Guest {
     }
 }
 
-/// Describes a world in a module, as `lockgate::export!` does.
+/// Describes the only world of a WIT, or of the contract that of operators, in a module, as `lockgate::export!` does.
 pub fn embed(module: &mut Vec<u8>, wit: &str) {
+    let world = wit.contains("world stream-operator {").then_some("stream-operator");
+    embed_world(module, wit, world);
+}
+
+/// Describes a world in a module.
+fn embed_world(module: &mut Vec<u8>, wit: &str, world: Option<&str>) {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("operator.wit", wit).expect("the WIT");
-    let world = resolve.select_world(&[package], None).expect("one world");
+    let world = resolve.select_world(&[package], world).expect("a world of the WIT");
     embed_component_metadata(module, &resolve, world, StringEncoding::UTF8).expect("embedded");
 }
 

@@ -28,6 +28,20 @@ fn memory_beyond_the_limit_is_refused_while_running_and_at_the_start() {
     open_with(&Guest { pages: 64, ..Guest::default() }, limits).expect("just fits");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_memory_that_has_grown_large_may_have_huge_pages() {
+    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return;
+    }
+    let process = format!("(drop (memory.grow (i32.const 256))) {EMIT_INPUT}");
+    let mut instance = open_with(&Guest { process, ..Guest::default() }, Limits::default()).expect("it opens");
+    instance.process(0, &batch(&["a"]), &mut Emitted::new()).expect("within the limit");
+    let mappings = std::fs::read_to_string("/proc/self/smaps").expect("of this process");
+    // `hg`: huge pages are advised. Nobody else here has a memory of that size and asks for them.
+    assert!(mappings.lines().any(|line| line.starts_with("VmFlags:") && line.split(' ').any(|flag| flag == "hg")));
+}
+
 #[test]
 fn a_flood_of_output_is_refused_however_it_is_cut() {
     let limits = Limits { output_bytes_max: MIB, ..Limits::default() };
@@ -75,16 +89,92 @@ fn a_snapshot_beyond_the_output_limit_is_refused() {
 }
 
 #[test]
-fn tables_of_functions_are_bounded() {
-    let guest = Guest {
-        extra: "(table $t 1 funcref)".to_owned(),
-        process:
-            "(if (i32.eq (table.grow $t (ref.null func) (i32.const 1000000)) (i32.const -1)) (then (unreachable)))"
-                .to_owned(),
+fn tables_of_functions_are_bounded_all_together() {
+    let limits = Limits { table_elements_max: 1000, ..Limits::default() };
+    let grow = |table: &str, elements: u32| {
+        let grown = format!("(table.grow {table} (ref.null func) (i32.const {elements}))");
+        format!("(if (i32.eq {grown} (i32.const -1)) (then (unreachable)))")
+    };
+    let guest = |process: String| Guest {
+        extra: "(table $t 1 funcref) (table $u 1 funcref) (table $small 1 10 funcref)".to_owned(),
+        process,
         ..Guest::default()
     };
-    let error = open(&guest).process(0, &batch(&["a"]), &mut Emitted::new()).expect_err("it can't grow");
-    assert!(matches!(*error.failure, Failure::Trap { .. }), "{error}");
+    let run = |guest: &Guest| {
+        let mut instance = open_with(guest, limits).expect("it opens");
+        instance.process(0, &batch(&["a"]), &mut Emitted::new())
+    };
+    run(&guest(format!("{} {}", grow("$t", 400), grow("$u", 400)))).expect("within the limit");
+    let error = run(&guest(format!("{} {}", grow("$t", 600), grow("$u", 600)))).expect_err("beyond it");
+    assert!(matches!(*error.failure, Failure::Tables { limit_elements: 1000, .. }), "{error}");
+    assert!(error.to_string().contains("table elements") && error.help().contains("`tables`"), "{error}");
+    // What a table's own declaration forbids is no matter of limits.
+    let own = "(drop (table.grow $small (ref.null func) (i32.const 100000)))".to_owned();
+    run(&guest(own)).expect("it is only told no");
+}
+
+#[test]
+fn a_component_of_many_instances_is_refused() {
+    let limits = Limits { core_instances_max: 1, ..Limits::default() };
+    let error = open_with(&Guest::default(), limits).map(|_| ()).expect_err("it has more than one");
+    assert_eq!(error.call, Call::Instantiate);
+    assert!(matches!(*error.failure, Failure::Instances { limit: 1 }), "{error}");
+    assert!(error.help().contains("`instances`"), "{}", error.help());
+    let (_folder, path) = file(&Guest::default().component());
+    let error = engine().load_within(&name("op"), &path, limits).map(|_| ()).expect_err("already when it is loaded");
+    assert!(error.to_string().contains("more than 1 core instances"), "{error}");
+}
+
+#[test]
+fn the_stack_is_as_large_as_the_limit_says() {
+    let guest = Guest {
+        process: "(drop (call $dig (i32.const 8000)))".to_owned(),
+        extra: "(func $dig (param $depth i32) (result i32)
+            (if (i32.eqz (local.get $depth)) (then (return (i32.const 0))))
+            (i32.add (local.get $depth) (call $dig (i32.sub (local.get $depth) (i32.const 1)))))"
+            .to_owned(),
+        ..Guest::default()
+    };
+    let plugin = load_bytes(&guest.component()).expect("it loads");
+    let run = |stack_bytes_max| {
+        let limits = Limits { stack_bytes_max, ..Limits::default() };
+        let mut instance = plugin.instantiate(context(limits)).expect("it opens");
+        instance.process(0, &batch(&["a"]), &mut Emitted::new())
+    };
+    run(MIB).expect("deep enough");
+    let error = run(64 * 1024).expect_err("not deep enough");
+    assert!(matches!(*error.failure, Failure::Stack { limit_bytes: 65_536 }), "{error}");
+    assert!(error.help().contains("`stack`"), "{}", error.help());
+}
+
+#[test]
+fn keyed_state_is_bounded_and_what_was_accepted_stays() {
+    let write = "(call $write_many (i32.const 0) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
+        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
+        (local.get 6) (local.get 7) (local.get 8) (local.get 9) (i32.const 0) (i32.const 0))";
+    let guest = Guest { tables: vec![("kept", 0, 1)], process: write.to_owned(), ..Guest::default() };
+    let plugin = load_bytes(&guest.component()).expect("it loads");
+    let limits = Limits { state_bytes_max: 2 * MIB as u64, ..Limits::default() };
+    let (_folder, state) = whole_state(&["kept"], 16 * MIB);
+    let mut instance = plugin.instantiate(InstanceContext { state: Some(state), ..context(limits) }).expect("it opens");
+    let mut process = |number: u32| {
+        let mut batch = Batch::default();
+        batch.push(Row { key: Some(&number.to_le_bytes()), value: Some(&[7; 100_000]), timestamp: 0 });
+        instance.process(0, &batch, &mut Emitted::new()).map(|_| ())
+    };
+    let (accepted, error) =
+        (0..).find_map(|number| process(number).err().map(|error| (number, error))).expect("an end");
+    assert!((18..=22).contains(&accepted), "{accepted} entries of 100,000 bytes in two megabytes");
+    assert!(
+        matches!(*error.failure, Failure::StateSize { limit_bytes, .. } if limit_bytes == 2 * MIB as u64),
+        "{error}"
+    );
+    assert!(
+        error.to_string().starts_with("operator 'op[1]' failed in process") && error.help().contains("`state`"),
+        "{error}"
+    );
+    let left = instance.keyed_state().expect("it has state").metrics();
+    assert_eq!(left.memory_entries, accepted as usize, "nothing of the failed call is left");
 }
 
 #[test]

@@ -121,7 +121,17 @@ fn imports_that_operators_don_t_get_are_named() {
     let (_folder, path) = file(&Guest { import, ..Guest::default() }.component());
     let error = engine().load(&name("op"), &path).map(|_| ()).expect_err("no clock");
     assert!(error.to_string().ends_with("it imports clock, which operators don't get"), "{error}");
-    assert!(error.help().contains("wasm32-unknown-unknown"), "{}", error.help());
+    assert!(error.help().contains("WASI 0.2, and nothing else"), "{}", error.help());
+}
+
+#[test]
+fn names_out_of_a_component_are_few_and_fit_for_a_log() {
+    let import = (r#"(import "clock" "now" (func (result i64)))"#, "import clock: interface { now: func() -> u64; }");
+    let mut bytes = Guest { import, ..Guest::default() }.component();
+    while let Some(at) = bytes.windows(5).position(|part| part == b"clock") {
+        bytes[at..at + 5].copy_from_slice(b"cl\x1bck");
+    }
+    assert_eq!(said(&refusal(&bytes)), "it imports cl\\u{1b}ck, which operators don't get");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Whole components against the host: it loads what is good, refuses what isn't, and survives what is hostile.
 
-mod guest;
+pub mod guest;
 mod hostile;
 mod limits;
 mod loading;
+mod migration;
 mod streaming;
 mod timers;
+pub mod trials;
+pub mod wasi;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -15,7 +18,10 @@ use tempfile::TempDir;
 use self::guest::Guest;
 use super::{Counters, Engine, GuestError, Instance, InstanceContext, Limits, OperatorError, Plugin, Problem};
 use crate::element::{Batch, Row};
-use crate::id::{Name, SubtaskId};
+use crate::id::{Attempt, Name, SubtaskId};
+use crate::protocol::MaxParallelism;
+use crate::state::{BlockCache, KeyedState, StateOptions};
+use crate::store::TableRef;
 
 /// One engine for all tests, without a cache.
 fn engine() -> &'static Engine {
@@ -48,7 +54,7 @@ fn refusal(bytes: &[u8]) -> Problem {
     }
 }
 
-fn context(limits: Limits) -> InstanceContext {
+pub fn context(limits: Limits) -> InstanceContext {
     InstanceContext {
         job: name("job"),
         subtask: SubtaskId { operator: name("op"), index: 1 },
@@ -59,6 +65,23 @@ fn context(limits: Limits) -> InstanceContext {
         state: None,
         counters: Counters::default(),
     }
+}
+
+/// Empty state with all key groups, and tables in version 1.
+fn whole_state(tables: &[&str], memory_bytes_max: usize) -> (TempDir, KeyedState) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let max_parallelism = MaxParallelism::new(16).expect("in range");
+    let options = StateOptions {
+        work_dir: folder.path().join("work"),
+        subtask: SubtaskId { operator: name("op"), index: 0 },
+        key_groups: max_parallelism.range(0, 1),
+        max_parallelism,
+        attempt: Attempt(1),
+        tables: tables.iter().map(|table| TableRef { name: (*table).to_owned(), version: 1 }).collect(),
+        memory_bytes_max,
+        block_cache: BlockCache::new(1 << 20),
+    };
+    (folder, KeyedState::open(options, &[], &|_, _| Ok(())).expect("empty state"))
 }
 
 fn open_with(guest: &Guest, limits: Limits) -> Result<Instance, OperatorError> {

@@ -2,21 +2,21 @@
 
 use tempfile::TempDir;
 
-use super::guest::{DATA, EMIT_INPUT, Guest, RESULT};
+use super::guest::{DATA, EMIT_INPUT, Guest, RESULT, TEXT};
 use super::*;
 use crate::guest::{Call, Clock, Emitted, Failure, Fired, Misuse, OperatorInstance, RejectedTimer, Rejection};
-use crate::id::Attempt;
+use crate::id::{Attempt, Epoch};
 use crate::protocol::MaxParallelism;
 use crate::state::{BlockCache, KeyedState, StateError, StateOptions, TIMERS_TABLE};
 use crate::store::TableRef;
 
 /// Sets an event-time timer for each row of the batch: its key, its value as the tag, its timestamp as the time.
-const SET_TIMERS: &str = "(call $write_timers (i32.const 0) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
+pub const SET_TIMERS: &str = "(call $write_timers (i32.const 0) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
     (local.get 6) (local.get 7) (local.get 8) (local.get 9) (local.get 10) (local.get 11)
     (i32.const 0) (i32.const 0))";
 
 /// Rejects rows of the batch, without a message.
-fn reject(rows: &[u32]) -> String {
+pub fn reject(rows: &[u32]) -> String {
     let record = |(index, row): (usize, &u32)| {
         let at = DATA as usize + index * 12;
         format!("(i32.store (i32.const {at}) (i32.const {row}))")
@@ -48,10 +48,14 @@ fn state(index: u32) -> (TempDir, KeyedState) {
 }
 
 /// An instance with timers, as the second subtask of two.
-fn open_timed(guest: Guest, rejections: bool) -> (TempDir, Instance) {
+pub fn open_timed(guest: Guest, rejections: bool) -> (TempDir, Instance) {
+    open_timed_within(guest, rejections, Limits::default())
+}
+
+pub fn open_timed_within(guest: Guest, rejections: bool, limits: Limits) -> (TempDir, Instance) {
     let plugin = load_bytes(&Guest { timers: true, ..guest }.component()).expect("it loads");
     let (folder, state) = state(1);
-    let context = InstanceContext { rejections, state: Some(state), ..context(Limits::default()) };
+    let context = InstanceContext { rejections, state: Some(state), ..context(limits) };
     (folder, plugin.instantiate(context).expect("it opens"))
 }
 
@@ -63,7 +67,7 @@ fn own_keys(count: usize) -> Vec<String> {
 }
 
 /// Records of own keys with these times, their numbers as values.
-fn timed(times: &[i64]) -> Batch {
+pub fn timed(times: &[i64]) -> Batch {
     let mut batch = Batch::default();
     for (index, (key, timestamp)) in own_keys(times.len()).iter().zip(times).enumerate() {
         let value = index.to_string();
@@ -192,4 +196,35 @@ fn rejections_that_make_no_sense_are_refused() {
     assert_eq!(refused(&[3], true), Misuse::RejectedRow { row: 3, rows: 3 });
     assert_eq!(refused(&[1, 1], true), Misuse::RejectedRow { row: 1, rows: 3 });
     assert_eq!(refused(&[2, 0], true), Misuse::RejectedRow { row: 0, rows: 3 });
+}
+
+#[test]
+fn what_a_snapshot_that_is_too_large_has_written_is_forgotten() {
+    let (key, zeros) = (own_keys(1).remove(0), DATA + 64);
+    let opened = |bytes: u32| {
+        let snapshot = format!(
+            "(i32.store (i32.const {}) (i32.const {length}))
+            (call $write_timers (i32.const 0) (i32.const {TEXT}) (i32.const {length}) (i32.const {DATA}) (i32.const 8)
+                (i32.const 0) (i32.const 0) (i32.const {zeros}) (i32.const 8) (i32.const {zeros}) (i32.const 8)
+                (i32.const 0) (i32.const 0))
+            (i32.store (i32.const {}) (i32.const {bytes}))",
+            DATA + 4,
+            RESULT + 8,
+            length = key.len(),
+        );
+        let extra = format!("(data (i32.const {TEXT}) \"{key}\")");
+        let guest = Guest { timers: true, snapshot, extra, ..Guest::default() };
+        let plugin = load_bytes(&guest.component()).expect("it loads");
+        let (folder, state) = state(1);
+        let limits = Limits { output_bytes_max: 1000, ..Limits::default() };
+        let instance = plugin.instantiate(InstanceContext { state: Some(state), ..context(limits) });
+        (folder, instance.expect("it opens"))
+    };
+    let (_folder, mut good) = opened(1000);
+    good.snapshot(Epoch(1)).expect("within the limit");
+    assert_eq!(good.next_timer(Clock::EventTime), Some(0));
+    let (_folder, mut bad) = opened(1001);
+    let error = bad.snapshot(Epoch(1)).expect_err("beyond it");
+    assert!(matches!(*error.failure, Failure::Output { limit_bytes: 1000 }), "{error}");
+    assert_eq!(bad.next_timer(Clock::EventTime), None);
 }

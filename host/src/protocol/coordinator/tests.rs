@@ -139,6 +139,33 @@ fn each_step_of_a_checkpoint_has_its_own_time() {
     assert_eq!(commits.step(Event::Tick, secs(131)), [Action::Fail(late)]);
 }
 
+#[test]
+fn a_checkpoint_that_is_asked_for_is_taken_at_once_and_published_though_nothing_has_changed() {
+    let mut coordinator = coordinator(None);
+    assert_eq!(coordinator.step(Event::CheckpointRequested, secs(1)), [barrier(1, Purpose::Continue)]);
+    coordinator.step(acked(SINK, 1, false), secs(1));
+    assert_eq!(coordinator.step(acked(SOURCE, 1, false), secs(1)), [publish(1, false)]);
+    // A request that comes meanwhile is for the next one, which waits until this one is over.
+    assert_eq!(coordinator.step(Event::CheckpointRequested, secs(2)), []);
+    assert_eq!(coordinator.step(published(1), secs(2)), [commit(1)]);
+    let next = [Action::Retain { committed: Epoch(1) }, barrier(2, Purpose::Continue)];
+    assert_eq!(coordinator.step(Event::Committed(Epoch(1)), secs(2)), next);
+    assert_eq!(coordinator.next_deadline(), Some(secs(62)), "of the snapshots: nothing more is asked for");
+}
+
+#[test]
+fn the_last_checkpoint_is_published_if_one_is_asked_for_before_it() {
+    let mut coordinator = concurrent(1);
+    coordinator.step(Event::Tick, secs(10));
+    assert_eq!(coordinator.step(Event::CheckpointRequested, secs(11)), []);
+    assert_eq!(coordinator.step(Event::StopRequested, secs(11)), []);
+    coordinator.step(acked(SOURCE, 1, false), secs(11));
+    let last = [Action::Discard { epoch: Epoch(1) }, barrier(2, Purpose::Last)];
+    assert_eq!(coordinator.step(acked(SINK, 1, false), secs(11)), last);
+    coordinator.step(acked(SOURCE, 2, false), secs(12));
+    assert_eq!(coordinator.step(acked(SINK, 2, false), secs(12)), [publish(2, false)]);
+}
+
 /// Of two tasks, with up to `concurrent_max` checkpoints in flight.
 fn concurrent(concurrent_max: u32) -> Coordinator<&'static str> {
     let concurrent_max = NonZeroU32::new(concurrent_max).expect("at least 1");

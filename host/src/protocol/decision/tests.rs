@@ -128,6 +128,18 @@ fn another_manifest_of_the_same_epoch_is_refused() {
 }
 
 #[test]
+fn only_what_no_newer_marker_can_mend_is_so_by_any_marker() {
+    let by_any = |published, marker| resolved(&published, marker).expect_err("no fit").holds_for_any_marker();
+    assert!(by_any(manifests([]), marker(Some(3))), "the store is older");
+    assert!(by_any(manifests([(1, true), (2, true)]), marker(Some(3))), "the store is older");
+    let other = Some(Marker { decided: Some((Epoch(2), Digest(77))), ..marker(None).expect("a marker") });
+    assert!(by_any(manifests([(2, true)]), other), "another copy");
+    assert!(!by_any(manifests([(2, true), (3, true)]), marker(Some(1))), "the marker may be an older one");
+    assert!(!by_any(manifests([(5, true)]), marker(Some(4))), "retention has removed what it names");
+    assert!(!by_any(manifests([(2, true)]), None), "its topic may be made");
+}
+
+#[test]
 fn a_marker_of_another_job_of_this_name_is_refused() {
     let other = Marker { job_uid: JobUid("uid-2".to_owned()), ..marker(Some(2)).expect("a marker") };
     for manifests in [manifests([]), manifests([(2, true)])] {

@@ -22,7 +22,7 @@ fn job() -> ExpectedJob {
         max_parallelism: groups(128),
         operators: [
             (name("text"), ExpectedOperator::Source),
-            (name("count"), ExpectedOperator::Operator { tables }),
+            (name("count"), ExpectedOperator::Operator { tables, migrates: false }),
             (name("out"), ExpectedOperator::Sink),
             (name("fresh"), ExpectedOperator::Sink),
         ]
@@ -164,7 +164,24 @@ fn what_the_job_cannot_take_up_is_refused_by_name() {
     assert!(
         matches!(tables(&[("counts", 1), ("gone", 1)]), RecoveryRefused::TableGone { table, .. } if table == "gone")
     );
-    assert!(matches!(tables(&[("counts", 2)]), RecoveryRefused::TableVersionChanged { found: 2, expected: 1, .. }));
+    assert!(matches!(tables(&[("counts", 2)]), RecoveryRefused::TableNewer { found: 2, expected: 1, .. }));
+    assert!(matches!(tables(&[("counts", 0)]), RecoveryRefused::TableNotMigrated { found: 0, expected: 1, .. }));
+}
+
+#[test]
+fn a_table_of_an_older_version_is_taken_up_by_an_operator_that_migrates_and_a_newer_one_by_none() {
+    let decided = |version| {
+        let (mut manifest, mut job) = (manifest(), job());
+        manifest.operators.get_mut(&name("count")).expect("it is there").tables =
+            [("counts".to_owned(), version)].into();
+        let Some(ExpectedOperator::Operator { migrates, .. }) = job.operators.get_mut(&name("count")) else {
+            panic!("an operator")
+        };
+        *migrates = true;
+        decide(&found(NewestManifest::Valid(manifest)), &job)
+    };
+    assert_eq!(decided(0), RecoveryDecision::Resume { epoch: Epoch(9) });
+    assert!(matches!(decided(2), RecoveryDecision::Refuse(RecoveryRefused::TableNewer { found: 2, .. })));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Nothing that a guest hands over or a file holds does harm.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -86,6 +87,29 @@ fn a_page_is_bounded_and_has_at_least_one_entry() {
     state.discard();
 }
 
+#[test]
+fn what_takes_long_to_read_can_be_given_up_also_among_deleted_entries() {
+    let world = World::new();
+    let mut state = world.open(64 * MIB, &[]);
+    let rows = 5000u32;
+    let (keys, user_keys) = (column(vec!["k"; rows as usize]), column((0..rows).map(u32::to_be_bytes)));
+    let deletes = vec![0xff; rows.div_ceil(8) as usize];
+    state.write_many(0, &keys, &user_keys, &column(vec![""; rows as usize]), &deletes).expect("good entries");
+    let asked = Cell::new(0);
+    let asked = &asked;
+    let after = |times: u32| {
+        asked.set(0);
+        move || asked.replace(asked.get() + 1) >= times
+    };
+    assert!(matches!(refused(state.scan_until(0, b"k", None, 1000, &after(3))), StateError::GivenUp { .. }));
+    assert_eq!(asked.get(), 4);
+    assert!(matches!(refused(state.get_many_until(0, &keys, &user_keys, &after(3))), StateError::GivenUp { .. }));
+    assert_eq!(asked.get(), 4);
+    let page = state.scan_until(0, b"k", None, 1000, &after(1000)).expect("there is time");
+    assert_eq!((page.values.rows(), page.more), (0, false));
+    state.discard();
+}
+
 fn snapshot(world: &World, memory_bytes_max: usize) -> KeyedSnapshot {
     let upload = world.uploader("1-0");
     let mut state = world.open(memory_bytes_max, &[]);
@@ -105,8 +129,8 @@ fn a_snapshot_of_other_tables_or_key_groups_is_refused() {
         world.open_with(options, snapshots).map(|_| ()).expect_err("a refusal")
     };
     let all = std::slice::from_ref(&good);
-    let error = open(|options| options.tables[1].version = 2, all);
-    assert!(matches!(error, StateError::TableVersion { snapshot: 1, operator: 2, .. }), "{error}");
+    let error = open(|options| options.tables[1].version = 0, all);
+    assert!(matches!(error, StateError::TableVersion { snapshot: 1, operator: 0, .. }), "{error}");
 
     let range = |first, last| KeyGroupRange { first: KeyGroup(first), last: KeyGroup(last) };
     let part = |first, last| KeyedSnapshot { key_groups: range(first, last), ..good.clone() };

@@ -1,7 +1,9 @@
 //! Keyed state as its callers see it, over a real RocksDB and a folder as checkpoint store.
 
+mod hand_over;
 mod hostile;
 mod memory;
+mod migration;
 mod model;
 mod snapshots;
 mod timers;

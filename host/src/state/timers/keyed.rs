@@ -130,7 +130,7 @@ impl KeyedState {
         for group in (self.space.key_groups.first.0..=self.space.key_groups.last.0).map(KeyGroup) {
             let sealed = self.flusher.segments();
             let segments: Vec<_> = std::iter::once(self.current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
-            let first = scan::scan(&segments, self.flusher.rocks(), &stored(group, table, b""), None, 0)?;
+            let first = scan::scan(&segments, self.flusher.rocks(), &stored(group, table, b""), None, 0, &|| Ok(()))?;
             let watermark = (first.user_keys.rows() > 0 && first.user_keys.get(0) == key::WATERMARK)
                 .then(|| first.values.get(0).try_into().map(i64::from_le_bytes));
             let watermark_ms =
@@ -166,7 +166,8 @@ impl KeyedState {
         let read = |group, after: &[u8], bytes_max| {
             let sealed = flusher.segments();
             let segments: Vec<_> = std::iter::once(current.segment()).chain(sealed.iter().map(|s| &**s)).collect();
-            let page = scan::scan(&segments, flusher.rocks(), &stored(group, table, b""), Some(after), bytes_max)?;
+            let key = stored(group, table, b"");
+            let page = scan::scan(&segments, flusher.rocks(), &key, Some(after), bytes_max, &|| Ok(()))?;
             checked(page, &space.subtask)
         };
         then(timers.as_mut().expect("an operator that uses timers"), &read)

@@ -11,6 +11,8 @@ mod key;
 mod keyed;
 mod queue;
 
+use serde::{Deserialize, Serialize};
+
 pub use queue::TimerQueue;
 
 /// The name of the table; no table of an operator can have it.
@@ -19,7 +21,7 @@ pub const TIMERS_TABLE: &str = "$timers";
 pub const TAG_BYTES_MAX: usize = 64 << 10;
 
 /// What a timer waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Clock {
     /// The watermark.
     EventTime,

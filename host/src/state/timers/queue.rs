@@ -67,6 +67,11 @@ impl TimerQueue {
         heads + self.changes.len() + self.taken.len()
     }
 
+    /// Whether no timer is set.
+    pub fn is_empty(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.order.is_empty())
+    }
+
     /// The time of the earliest timer.
     pub fn next_ms(&self, clock: Clock) -> Option<i64> {
         self.clocks[clock.index()].order.first().map(|&(time_ms, _)| time_ms)

@@ -12,7 +12,7 @@ use crate::store::{CheckpointStore, StoreError};
 
 const FOLDER: &str = "LOCKGATE_TEST_CRASH_FOLDER";
 const KEEP: NonZeroU32 = NonZeroU32::new(1).expect("not zero");
-const POINTS: [&str; 12] = [
+const POINTS: [&str; 16] = [
     "store.identity.before",
     "store.identity.after",
     "store.claim.before",
@@ -21,13 +21,18 @@ const POINTS: [&str; 12] = [
     "store.upload.after",
     "store.publish.before",
     "store.publish.after",
+    "store.keep.before",
+    "store.keep.after",
+    "store.release.before",
+    "store.release.after",
     "store.retain-manifest.before",
     "store.retain-manifest.after",
     "store.retain-file.before",
     "store.retain-file.after",
 ];
 
-/// A run from the newest checkpoint on: two more of a file each, the older one removed. Gives the last epoch.
+/// A run from the newest checkpoint on: two more of a file each, of which the newest is kept and the older one removed. Gives the
+/// last epoch.
 async fn run(root: &Path) -> Result<(Attempt, Epoch), StoreError> {
     let store = CheckpointStore::open(root, &name("word-count"), 0).await?;
     let attempt = store.claim_attempt().await?;
@@ -40,6 +45,10 @@ async fn run(root: &Path) -> Result<(Attempt, Epoch), StoreError> {
         let uploader = store.uploader(attempt, &subtask());
         let file = uploader.put_bytes(&format!("delta-{epoch}"), Bytes::from("a delta")).await?;
         let _receipt = store.publish(&checkpoint(&store, epoch.0, attempt, &[&file])).await?;
+        store.keep(epoch).await?;
+        for kept in store.kept().await?.into_iter().filter(|kept| *kept < epoch) {
+            store.release(kept).await?;
+        }
         store.retain(epoch, KEEP, attempt).await?;
     }
     Ok((attempt, epoch))
@@ -77,6 +86,7 @@ async fn after_a_kill_at_any_step_every_checkpoint_is_whole_and_the_next_run_goe
         let (attempt, epoch) = run(root.path()).await.expect("the next run");
         let store = CheckpointStore::open_existing(root.path(), &name("word-count"), 0).await.expect("a store");
         assert_eq!(store.epochs().await.expect("a list"), [epoch], "{point}");
+        assert_eq!(store.kept().await.expect("a list"), [epoch].into(), "{point}");
         let files = std::fs::read_dir(root.path().join("word-count/0/files/count/0")).expect("a folder");
         let files: Vec<_> = files.map(|file| file.expect("a file").file_name()).collect();
         assert_eq!(files, [format!("{attempt}-delta-{epoch}").as_str()], "{point}: nothing else is left");

@@ -172,6 +172,22 @@ async fn a_file_that_is_not_as_it_was_written_is_never_handed_on() {
 }
 
 #[tokio::test]
+async fn sizes_that_no_disk_has_are_told_and_not_added_up_to_something_else() {
+    let (_folder, store) = store().await;
+    let file = |name: &str| FileRef {
+        path: format!("files/count/0/1-{name}"),
+        size_bytes: u64::MAX,
+        xxh3: "2d06800538d394c2".to_owned(),
+    };
+    let manifest = checkpoint(&store, 1, Attempt(1), &[&file("a"), &file("b")]);
+    let _receipt = store.publish(&manifest).await.expect("published");
+    let report = store.verify(Epoch(1)).await.expect("a report");
+    assert_eq!((report.bytes, report.problems.len()), (u64::MAX, 2));
+    let listed = store.list().await.expect("a list").remove(0).content.expect("a manifest");
+    assert_eq!((listed.files, listed.bytes), (2, u64::MAX));
+}
+
+#[tokio::test]
 async fn a_reference_that_leads_elsewhere_is_refused() {
     let (folder, store) = store().await;
     std::fs::write(folder.path().join("secret"), "").expect("a file");

@@ -1,52 +1,11 @@
 //! Disks that are full or can't be written.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use bytes::Bytes;
 
+use super::mount::{Mount, fill};
 use crate::id::{Attempt, Epoch};
 use crate::store::sample::{checkpoint, name, subtask};
 use crate::store::{CheckpointStore, StoreError};
-
-/// A small file system of its own in memory.
-struct Mount {
-    folder: PathBuf,
-    _parent: tempfile::TempDir,
-}
-
-impl Mount {
-    /// `None` if this process may not mount, which it says loudly.
-    fn new(options: &str) -> Option<Mount> {
-        let parent = tempfile::tempdir().expect("a folder");
-        let folder = parent.path().join("mount");
-        std::fs::create_dir(&folder).expect("a folder");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder).output();
-        if mount.as_ref().is_ok_and(|done| done.status.success()) {
-            return Some(Mount { folder, _parent: parent });
-        }
-        eprintln!("SKIPPED: a tmpfs can't be mounted here (needs root): {mount:?}");
-        None
-    }
-
-    fn remount(&self, options: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.folder).status();
-        assert!(done.expect("mount runs").success());
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.folder).status();
-    }
-}
-
-fn fill(folder: &Path) -> PathBuf {
-    let path = folder.join("filling");
-    let error = std::fs::write(&path, vec![1; 8 << 20]).expect_err("no more space");
-    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-    path
-}
 
 #[track_caller]
 fn assert_full(error: &StoreError) {

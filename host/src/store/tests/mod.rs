@@ -4,7 +4,9 @@ mod attempts;
 mod crash;
 mod files;
 mod full_disk;
+mod keep;
 mod lock;
+pub mod mount;
 mod publish;
 mod retention;
 

@@ -1,8 +1,8 @@
 //! A guarded operator over attempts: what comes out, what is rejected, what is counted.
 
 use super::*;
-use crate::element::{Header, NO_TIMESTAMP, Provenance, Row};
-use crate::guest::{Call, RejectedTimer};
+use crate::element::{Header, NO_TIMESTAMP, Provenance};
+use crate::guest::Call;
 use crate::id::{Attempt, Name, SplitId};
 use crate::protocol::isolation::Isolation;
 use crate::telemetry::SubtaskCounters;
@@ -69,6 +69,10 @@ impl OperatorInstance for Picky {
     }
 
     fn keyed_state(&mut self) -> Option<&mut KeyedState> {
+        None
+    }
+
+    fn into_state(self: Box<Self>) -> Option<KeyedState> {
         None
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn read(file: &JobFile, parts: &Parts<'_>, facts: &mut Facts, own: Op
             facts.marker = Some(MarkerFacts { job_uid, own_uid: own.map(|own| own.0.clone()) });
             None
         }
-        Err(error) => Some(Finding::error(&sink.about(), error.to_string(), error.help())),
+        Err(error) => Some(Finding::error(&sink.about(), error.without_name(), error.help())),
     }
 }
 

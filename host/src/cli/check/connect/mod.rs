@@ -22,6 +22,7 @@ use crate::cli::CliError;
 use crate::cli::kafka::{properties, settings};
 use crate::config::JobFile;
 use crate::connector::kafka::wire::Client;
+use crate::connector::topics_of;
 use crate::id::JobUid;
 use facts::Facts;
 use finding::Finding;
@@ -35,9 +36,12 @@ use wanted::Wanted;
 pub(super) fn check_connected(file: &JobFile, own: Option<&JobUid>) -> Result<Connected, CliError> {
     let mut wanted = Wanted::of(file);
     let newest = stored::checkpoint(file, None)?;
-    if newest.is_some() {
-        // A job that goes on from a checkpoint doesn't look at it.
-        wanted.sources.iter_mut().for_each(|source| source.starts.clear());
+    if let Some(newest) = &newest {
+        for source in &mut wanted.sources {
+            // A job that goes on from a checkpoint doesn't look at it.
+            source.starts.clear();
+            source.read_before = topics_of(&stored::splits(newest, &source.name));
+        }
     }
     let mut decided = None;
     let mut connected = Connected::default();
@@ -62,7 +66,7 @@ pub(super) fn check_connected(file: &JobFile, own: Option<&JobUid>) -> Result<Co
                     Some(Err(finding)) => connected.findings.push(finding),
                     None => {}
                 }
-                connected.findings.extend(judge_parts(&wanted, &parts, &facts));
+                connected.findings.extend(judge_parts(&parts, &facts));
                 known.push((cluster, facts.cluster));
             }
             Err(error) => connected.findings.push(Finding::error(&about, error.to_string(), error.help())),
@@ -76,12 +80,15 @@ pub(super) fn check_connected(file: &JobFile, own: Option<&JobUid>) -> Result<Co
     // What doesn't answer has been told, and one error is enough of a job that can't go on from anything.
     if connected.errors().next().is_none() {
         let checkpoint = stored::checkpoint(file, decided.as_ref())?;
-        connected.findings.extend(checkpoint.iter().flat_map(|checkpoint| stored::positions(file, checkpoint)));
+        connected.findings.extend(match &checkpoint {
+            Some(checkpoint) => stored::positions(file, checkpoint),
+            None => stored::starts(file),
+        });
     }
     Ok(connected)
 }
 
-fn judge_parts(wanted: &Wanted, parts: &Parts<'_>, facts: &Facts) -> Vec<Finding> {
+fn judge_parts(parts: &Parts<'_>, facts: &Facts) -> Vec<Finding> {
     let mut found = judge::brokers(facts);
     for source in &parts.sources {
         found.extend(judge::source(source, facts));
@@ -96,7 +103,7 @@ fn judge_parts(wanted: &Wanted, parts: &Parts<'_>, facts: &Facts) -> Vec<Finding
         }
     }
     for (topic, (sink, transaction)) in markers {
-        found.extend(judge::transaction(sink, transaction, wanted, facts));
+        found.extend(judge::transaction(sink, transaction, facts));
         found.extend(judge::marker(sink, topic, facts));
     }
     found

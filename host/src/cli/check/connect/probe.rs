@@ -3,12 +3,16 @@
 //! Invariant: it makes nothing, not even one of Kafka's own topics: no coordinator is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::facts::{Facts, TopicFacts, Unread};
 use super::wanted::{Wanted, WantedSink, WantedSource, WantedTopics};
-use crate::connector::kafka::Cluster;
+use crate::cli::print;
 use crate::connector::kafka::wire::{Client, Configs, Group, ResponseError, Topic, WireError};
+use crate::connector::kafka::{Cluster, ELECTION_MAX};
 
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// What librdkafka's producer takes if nothing is set.
 const MESSAGE_BYTES_MAX: i64 = 1_000_000;
 
@@ -86,7 +90,7 @@ fn matching(client: &mut Client, parts: &Parts<'_>) -> Result<BTreeMap<String, V
 }
 
 fn topics(client: &mut Client, names: &BTreeSet<&str>) -> Result<BTreeMap<String, TopicFacts>, WireError> {
-    let told = client.topics(&names.iter().copied().collect::<Vec<_>>())?;
+    let told = after_elections(client, &names.iter().copied().collect::<Vec<_>>())?;
     let mut found = BTreeMap::new();
     for topic in told {
         let configs = match topic.error {
@@ -96,6 +100,36 @@ fn topics(client: &mut Client, names: &BTreeSet<&str>) -> Result<BTreeMap<String
         found.insert(topic.name.clone(), TopicFacts { topic, configs });
     }
     Ok(found)
+}
+
+/// Asks again while leaders are elected, as they are when a cluster has just come up.
+fn after_elections(client: &mut Client, names: &[&str]) -> Result<Vec<Topic>, WireError> {
+    let until = Instant::now() + ELECTION_MAX;
+    let mut is_told = false;
+    loop {
+        let told = client.topics(names)?;
+        match told.iter().find(|topic| is_electing(topic)) {
+            Some(topic) if Instant::now() < until => {
+                if !is_told {
+                    let (name, wait) = (&topic.name, ELECTION_MAX.as_secs());
+                    print::err(&format!(
+                        "topic {name} has no leader for a partition; waiting for one for up to {wait} s\n"
+                    ));
+                    is_told = true;
+                }
+                thread::sleep(ASK_AGAIN_AFTER);
+            }
+            Some(_) | None => return Ok(told),
+        }
+    }
+}
+
+fn is_electing(topic: &Topic) -> bool {
+    match topic.error {
+        Some(ResponseError::LeaderNotAvailable) => true,
+        Some(_) => false,
+        None => topic.partitions.iter().any(|partition| partition.leader.is_none()),
+    }
 }
 
 /// A refusal is an answer, too.
@@ -142,4 +176,26 @@ fn ids(client: &mut Client, parts: &Parts<'_>) -> Result<BTreeMap<String, Result
         found.insert(id.to_owned(), asked);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connector::kafka::wire::Partition;
+
+    #[test]
+    fn a_partition_without_a_leader_is_waited_for_and_a_topic_that_is_not_there_is_not() {
+        let partition = |index, leader| Partition { index, leader, replicas: 1, in_sync: 1 };
+        let topic = |error, leaders: &[Option<i32>]| Topic {
+            name: "orders".to_owned(),
+            error,
+            internal: false,
+            partitions: (0..).zip(leaders).map(|(index, leader)| partition(index, *leader)).collect(),
+            operations: None,
+        };
+        assert!(is_electing(&topic(None, &[Some(1), None])));
+        assert!(is_electing(&topic(Some(ResponseError::LeaderNotAvailable), &[])));
+        assert!(!is_electing(&topic(None, &[Some(1), Some(2)])));
+        assert!(!is_electing(&topic(Some(ResponseError::UnknownTopicOrPartition), &[])));
+    }
 }

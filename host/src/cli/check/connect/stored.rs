@@ -1,4 +1,4 @@
-//! What the checkpoint store of the job has, next to what the clusters say.
+//! What the checkpoint store of the job has to go on from, next to what the clusters say.
 //!
 //! Invariant: the store is only read, and nothing is refused because a run of the job moved on meanwhile.
 
@@ -8,8 +8,8 @@ use super::finding::Finding;
 use crate::cli::CliError;
 use crate::cli::checkpoint::block_on;
 use crate::config::JobFile;
-use crate::connector::{ConnectorError, SourceOptions, lost_positions};
-use crate::id::Epoch;
+use crate::connector::{ConnectorError, KafkaSourceOptions, SourceOptions, SplitState, bad_starts, lost_positions};
+use crate::id::{Epoch, Name};
 use crate::protocol::decision::{Decided, DeciderFacts, DecisionPlace, DecisionRefused, Marker, Published, resolve};
 use crate::store::{CheckpointStore, Manifest, StoreError};
 
@@ -85,17 +85,32 @@ pub(super) fn checkpoint(file: &JobFile, decided: Option<&Decided>) -> Result<Op
     })
 }
 
+/// What a checkpoint has of a source.
+pub(super) fn splits(checkpoint: &Manifest, source: &Name) -> Vec<SplitState> {
+    let subtasks = checkpoint.operators.get(source).into_iter().flat_map(|operator| &operator.subtasks);
+    subtasks.flat_map(|subtask| subtask.splits.iter().cloned()).collect()
+}
+
 /// What a checkpoint goes on from that isn't there any more.
 pub(super) fn positions(file: &JobFile, checkpoint: &Manifest) -> Vec<Finding> {
+    each_source(file, |name, options| lost_positions(options, name, &file.job, &splits(checkpoint, name)))
+}
+
+/// Offsets to start at that aren't there, of a job that has no checkpoint.
+pub(super) fn starts(file: &JobFile) -> Vec<Finding> {
+    each_source(file, |name, options| bad_starts(options, name, &file.job))
+}
+
+fn each_source(
+    file: &JobFile,
+    look: impl Fn(&Name, &KafkaSourceOptions) -> Result<Vec<ConnectorError>, ConnectorError>,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, source) in &file.sources {
         let SourceOptions::Kafka(options) = &source.options else { continue };
-        let subtasks = checkpoint.operators.get(name).into_iter().flat_map(|operator| &operator.subtasks);
-        let splits = subtasks.flat_map(|subtask| subtask.splits.iter().cloned()).collect::<Vec<_>>();
-        let told = lost_positions(options, name, &file.job, &splits);
-        let errors = told.unwrap_or_else(|error| vec![error]);
+        let errors = look(name, options).unwrap_or_else(|error| vec![error]);
         let about = format!("source {name}");
-        found.extend(errors.iter().map(|error| Finding::error(&about, error.to_string(), error.help())));
+        found.extend(errors.iter().map(|error| Finding::error(&about, error.without_name(), error.help())));
     }
     found
 }

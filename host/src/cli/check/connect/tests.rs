@@ -1,12 +1,12 @@
 //! What is said of each thing that may be wrong on a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::facts::{Facts, MarkerFacts, TopicFacts, Unread};
 use super::finding::{Answered, Connected, Finding, Level};
 use super::judge;
-use super::wanted::{Wanted, WantedSink, WantedSource, WantedTopics, WantedTransaction};
+use super::wanted::{WantedSink, WantedSource, WantedTopics, WantedTransaction};
 use crate::connector::kafka::wire::{Configs, Group, Operation, Operations, Partition, ResponseError, Topic};
 use crate::connector::kafka::{Cluster, Properties};
 use crate::id::Name;
@@ -21,7 +21,8 @@ fn cluster() -> Cluster {
 
 fn source() -> WantedSource {
     let topics = WantedTopics::Named(vec!["orders".to_owned()]);
-    WantedSource { name: name("orders"), cluster: cluster(), topics, group: "g".to_owned(), starts: BTreeMap::new() }
+    let (read_before, starts) = (BTreeSet::new(), BTreeMap::new());
+    WantedSource { name: name("orders"), cluster: cluster(), topics, group: "g".to_owned(), read_before, starts }
 }
 
 fn sink() -> WantedSink {
@@ -37,10 +38,6 @@ fn sink() -> WantedSink {
         partition: None,
         transaction: Some(transaction),
     }
-}
-
-fn wanted(interval_s: u64) -> Wanted {
-    Wanted { sources: Vec::new(), sinks: Vec::new(), interval: Duration::from_secs(interval_s) }
 }
 
 fn every_right() -> Option<Operations> {
@@ -80,7 +77,7 @@ fn judged(facts: &Facts) -> Vec<Finding> {
     let mut found = judge::brokers(facts);
     found.extend(judge::source(&source(), facts));
     found.extend(judge::sink(&sink, facts));
-    found.extend(judge::transaction(&sink, transaction, &wanted(10), facts));
+    found.extend(judge::transaction(&sink, transaction, facts));
     found.extend(judge::marker(&sink, "marker", facts));
     found
 }
@@ -151,6 +148,17 @@ fn topics_that_cannot_be_used_are_errors() {
     expect(Level::Error, leaderless, &["partition 1 of topic 'orders' has no leader"]);
     let behind = |facts: &mut Facts| of(facts, "out").topic.partitions[0].in_sync = 1;
     expect(Level::Error, behind, &["partition 0 of topic 'out'", "min.insync.replicas of 2"]);
+}
+
+#[test]
+fn a_topic_that_the_job_has_read_and_that_is_gone_is_not_to_be_created_again() {
+    let mut facts = facts();
+    of(&mut facts, "orders").topic.error = Some(ResponseError::UnknownTopicOrPartition);
+    let source = WantedSource { read_before: BTreeSet::from(["orders".to_owned()]), ..source() };
+    let finding = judge::source(&source, &facts).remove(0);
+    let help = finding.help.expect("advice");
+    assert!(finding.level == Level::Error && finding.text.contains("no topic 'orders' any more"), "{}", finding.text);
+    assert!(help.contains("another topic") && help.contains("new name") && !help.contains("--create"), "{help}");
 }
 
 #[test]
@@ -226,17 +234,6 @@ fn limits_of_brokers_are_compared_and_an_unknown_one_is_told() {
         of(facts, "out").configs = Some(Configs::of([("max.message.bytes", "5000")]));
     };
     expect(Level::Warning, small, &["takes 5000 bytes at once", "up to 1000000", "\"message.max.bytes\" = \"5000\""]);
-}
-
-#[test]
-fn a_transaction_has_to_outlive_a_checkpoint() {
-    let sink = sink();
-    let transaction = sink.transaction.as_ref().expect("exactly-once");
-    for (interval, expected) in [(10, None), (150, None), (151, Some(Level::Warning)), (300, Some(Level::Error))] {
-        let found = judge::transaction(&sink, transaction, &wanted(interval), &facts());
-        let worst = found.iter().map(|finding| finding.level).min().filter(|level| *level != Level::Note);
-        assert_eq!(worst, expected, "{interval}: {found:?}");
-    }
 }
 
 #[test]
@@ -317,4 +314,8 @@ fn a_pattern_without_a_topic_is_a_warning() {
     let mut facts = facts();
     facts.matching.insert("x-.*".to_owned(), vec!["orders".to_owned()]);
     assert_eq!(judge::source(&source, &facts)[0].text, "topic orders: 2 partitions, 3 replicas");
+    let starts = BTreeMap::from([("others".to_owned(), vec![0])]);
+    let found = judge::source(&WantedSource { starts, ..source }, &facts);
+    let error = found.iter().find(|finding| finding.level == Level::Error).expect("an error");
+    assert_eq!(error.text, "start gives an offset for topic 'others', which isn't among those that 'x-.*' matches");
 }

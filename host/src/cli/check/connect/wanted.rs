@@ -2,7 +2,7 @@
 //!
 //! Invariant: it says nothing of what is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::JobFile;
@@ -14,8 +14,6 @@ use crate::protocol::Guarantee;
 pub(super) struct Wanted {
     pub sources: Vec<WantedSource>,
     pub sinks: Vec<WantedSink>,
-    /// Of checkpoints.
-    pub interval: Duration,
 }
 
 pub(super) struct WantedSource {
@@ -23,6 +21,8 @@ pub(super) struct WantedSource {
     pub cluster: Cluster,
     pub topics: WantedTopics,
     pub group: String,
+    /// Topics of which it has read something, by its newest checkpoint.
+    pub read_before: BTreeSet<String>,
     /// The partitions of each topic that `start` gives an offset for.
     pub starts: BTreeMap<String, Vec<i32>>,
 }
@@ -83,6 +83,7 @@ impl Wanted {
                     None => WantedTopics::Named(options.topics.clone()),
                 },
                 group: options.group(&file.job),
+                read_before: BTreeSet::new(),
                 starts: match &options.start {
                     Start::Offsets(offsets) => {
                         offsets.iter().map(|(topic, of)| (topic.clone(), of.keys().copied().collect())).collect()
@@ -112,7 +113,7 @@ impl Wanted {
             }),
             SinkOptions::File(_) | SinkOptions::Null(_) => None,
         });
-        Wanted { sources: sources.collect(), sinks: sinks.collect(), interval: file.checkpoint.interval }
+        Wanted { sources: sources.collect(), sinks: sinks.collect() }
     }
 
     /// The clusters by their settings, each once, with the name of the first source or sink that has them.

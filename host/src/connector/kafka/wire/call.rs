@@ -11,7 +11,8 @@ use kafka_protocol::messages::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribeProducersRequest, DescribeProducersResponse,
     DescribeTransactionsRequest, DescribeTransactionsResponse, FindCoordinatorRequest, FindCoordinatorResponse,
     InitProducerIdRequest, InitProducerIdResponse, ListTransactionsRequest, ListTransactionsResponse, MetadataRequest,
-    MetadataResponse, SaslAuthenticateRequest, SaslAuthenticateResponse,
+    MetadataResponse, SaslAuthenticateRequest, SaslAuthenticateResponse, WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
@@ -50,11 +51,44 @@ calls! {
     "DescribeTransactions" DescribeTransactionsRequest => DescribeTransactionsResponse = DescribeTransactions, 0 to 0, "3.0";
     "DescribeProducers" DescribeProducersRequest => DescribeProducersResponse = DescribeProducers, 0 to 0, "2.8";
     "InitProducerId" InitProducerIdRequest => InitProducerIdResponse = InitProducerId, 2 to 4, "2.4";
+    "WriteTxnMarkers" WriteTxnMarkersRequest => WriteTxnMarkersResponse = WriteTxnMarkers, 1 to 1, "2.8";
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::guarded::Guarded;
     use super::*;
+
+    /// Reads bytes as every answer in every version.
+    fn read<C: Call>(bytes: &[u8]) {
+        for version in C::VERSIONS.0..=C::VERSIONS.1 {
+            // That it comes to an end is all that is asked here.
+            let _any = C::Answer::decode(&mut Guarded::new(bytes.to_vec().into()), version);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_from_outside_are_the_answer_of_a_broker_or_none(
+            // Lengths are small mostly, and so are those that lie.
+            bytes in prop::collection::vec(prop_oneof![4 => 0u8..4, 2 => any::<u8>(), 1 => Just(0xff)], 0..300)
+        ) {
+            read::<ApiVersionsRequest>(&bytes);
+            read::<SaslAuthenticateRequest>(&bytes);
+            read::<MetadataRequest>(&bytes);
+            read::<DescribeClusterRequest>(&bytes);
+            read::<DescribeConfigsRequest>(&bytes);
+            read::<DescribeGroupsRequest>(&bytes);
+            read::<ConsumerGroupDescribeRequest>(&bytes);
+            read::<FindCoordinatorRequest>(&bytes);
+            read::<ListTransactionsRequest>(&bytes);
+            read::<DescribeTransactionsRequest>(&bytes);
+            read::<DescribeProducersRequest>(&bytes);
+            read::<InitProducerIdRequest>(&bytes);
+        }
+    }
 
     fn check<C: Call>() {
         let (first, last) = C::VERSIONS;
@@ -80,5 +114,6 @@ mod tests {
         check::<DescribeTransactionsRequest>();
         check::<DescribeProducersRequest>();
         check::<InitProducerIdRequest>();
+        check::<WriteTxnMarkersRequest>();
     }
 }

@@ -14,7 +14,7 @@ use kafka_protocol::{ResponseError, error::ParseResponseErrorCode};
 use super::call::Call;
 use super::guarded::Guarded;
 use super::stream::{Stream, Timed};
-use super::{Address, Settings, WireError, frame, login, tls};
+use super::{Address, Settings, WireError, frame, login, protocol, tls};
 
 /// From the first byte of a request to the last of its answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -36,7 +36,24 @@ impl Connection {
         Connection::open_within(broker, settings, ANSWER_MAX)
     }
 
+    /// As [`open`](Self::open), with this limit for each step.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn open_within(broker: &Address, settings: &Settings, limit: Duration) -> Result<Connection, WireError> {
+        let greeted = Connection::greet(broker, settings, limit);
+        let mut connection = greeted.map_err(|error| protocol::explained(error, broker, settings, limit))?;
+        if let Some(as_whom) = &settings.security.login {
+            login::log_in(&mut connection, as_whom)?;
+        }
+        Ok(connection)
+    }
+
+    /// Makes a connection that isn't logged in yet.
+    ///
+    /// # Errors
+    /// If the broker can't be reached, isn't trusted, or doesn't answer.
+    pub(super) fn greet(broker: &Address, settings: &Settings, limit: Duration) -> Result<Connection, WireError> {
         let timed = Timed::connect(broker, limit)
             .map_err(|source| WireError::Unreachable { broker: broker.clone(), source })?;
         let stream = match &settings.security.tls {
@@ -47,9 +64,6 @@ impl Connection {
         let versions = BTreeMap::new();
         let mut connection = Connection { broker: broker.clone(), client_id, stream, versions, last_id: 0, limit };
         connection.learn_versions()?;
-        if let Some(as_whom) = &settings.security.login {
-            login::log_in(&mut connection, as_whom)?;
-        }
         Ok(connection)
     }
 

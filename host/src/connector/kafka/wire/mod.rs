@@ -4,7 +4,8 @@
 //! Each request is answered before the next is sent, within a time limit and a size limit, and a broker is believed nothing that
 //! could hurt: what it sends is checked before memory is taken for it.
 //!
-//! Invariant: nothing here creates or changes anything on a cluster, except [`Client::fence`].
+//! Invariant: nothing here creates or changes anything on a cluster, except [`Client::fence`], [`Client::fence_once`] and
+//! [`Client::write_end`].
 
 mod address;
 mod ask;
@@ -16,6 +17,7 @@ mod frame;
 mod guarded;
 mod login;
 mod properties;
+mod protocol;
 mod scram;
 mod security;
 mod stream;

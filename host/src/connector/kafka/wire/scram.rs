@@ -180,6 +180,16 @@ mod tests {
         assert_eq!(expected.check("e=invalid-proof"), Err("invalid-proof".to_owned()));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn bytes_from_outside_are_no_proof_of_a_server(first in "(r=N[a-z]?,s=[A-Z=+/]{0,9},i=4[0-9]{0,3}.?)|.{0,40}", last in "(v=)?[A-Za-z=+/,]{0,60}") {
+            let scram = Scram::new(MessageDigest::sha256(), "user", b"pencil", "N");
+            if let Ok((_, expected)) = scram.last(&first) {
+                proptest::prop_assert!(expected.check(&last).is_err());
+            }
+        }
+    }
+
     #[test]
     fn a_first_message_that_lies_is_refused() {
         let scram = Scram::new(MessageDigest::sha256(), "user", b"pencil", "abc");

@@ -141,6 +141,8 @@ impl World {
     fn perform(&mut self, action: Action<&'static str>) {
         assert!(!self.over, "{action:?} after the end");
         match action {
+            // Those are in the tests of upgrades.
+            Action::Swap { .. } | Action::Adopt(_) => panic!("nobody asked for an upgrade"),
             Action::InjectBarrier(barrier) => {
                 assert!(self.in_flight() < self.concurrent_max, "no more checkpoints at a time than are allowed");
                 let newest = self.injected.last().map_or(Epoch(5), |barrier| barrier.epoch);

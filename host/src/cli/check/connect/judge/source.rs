@@ -4,6 +4,7 @@ use super::super::facts::Facts;
 use super::super::finding::Finding;
 use super::super::wanted::{WantedSource, WantedTopics};
 use super::topic::{health, rights, size, usable};
+use crate::connector::deleted_advice;
 use crate::connector::kafka::wire::{Operation, Topic};
 
 const NEEDED: &[Operation] = &[Operation::Read, Operation::Describe];
@@ -22,6 +23,10 @@ fn topic(wanted: &WantedSource, name: &str, facts: &Facts) -> Vec<Finding> {
         Err(Some(finding)) => return vec![finding],
         Err(None) => {
             let text = format!("cluster {} has no topic '{name}'", facts.cluster);
+            if wanted.read_before.contains(name) {
+                let text = format!("{text} any more, and the job goes on from what it had read of it");
+                return vec![Finding::error(about, text, deleted_advice(&wanted.name, name))];
+            }
             let create = format!("kafka-topics.sh --create --topic {name} --partitions … makes it; or correct topics");
             return vec![Finding::error(about, text, create)];
         }
@@ -55,5 +60,12 @@ fn matching(wanted: &WantedSource, pattern: &str, facts: &Facts) -> Vec<Finding>
         let text = format!("no topic of cluster {} matches '{pattern}'", facts.cluster);
         return vec![Finding::warning(&about, text, "it reads nothing until there is one that this user may see")];
     }
-    names.iter().flat_map(|name| topic(wanted, name, facts)).collect()
+    let mut said = names.iter().flat_map(|name| topic(wanted, name, facts)).collect::<Vec<_>>();
+    let strangers = wanted.starts.keys().filter(|topic| !names.contains(topic));
+    said.extend(strangers.map(|topic| {
+        let text =
+            format!("start gives an offset for topic '{topic}', which isn't among those that '{pattern}' matches");
+        Finding::error(&about, text, format!("correct start of [source.{}]", wanted.name))
+    }));
+    said
 }

@@ -4,33 +4,14 @@ use std::time::Duration;
 
 use super::super::facts::Facts;
 use super::super::finding::Finding;
-use super::super::wanted::{Wanted, WantedSink, WantedTransaction};
+use super::super::wanted::{WantedSink, WantedTransaction};
 use crate::units::duration::format as text_of;
 
 /// `sink`: one of those that share the transaction; they agree on all of it.
-pub(in super::super) fn transaction(
-    sink: &WantedSink,
-    of: &WantedTransaction,
-    wanted: &Wanted,
-    facts: &Facts,
-) -> Vec<Finding> {
+pub(in super::super) fn transaction(sink: &WantedSink, of: &WantedTransaction, facts: &Facts) -> Vec<Finding> {
     let about = sink.about();
     let key = format!("transaction_timeout of [sink.{}]", sink.name);
     let mut said = limit(&about, &key, of.timeout, facts);
-    let (timeout, interval) = (text_of(of.timeout), text_of(wanted.interval));
-    let enough = wanted.interval.saturating_mul(2);
-    if of.timeout <= wanted.interval {
-        let text = format!(
-            "transaction_timeout is {timeout}, and a transaction is open from one checkpoint to the next, {interval}: \
-             brokers would abort each"
-        );
-        said.push(Finding::error(&about, text, format!("set {key} to more than {}", text_of(enough))));
-    } else if of.timeout < enough {
-        let text = format!(
-            "transaction_timeout is {timeout}, and checkpoints are {interval} apart: one that takes longer than the rest of it fails"
-        );
-        said.push(Finding::warning(&about, text, format!("set {key} to {} or more", text_of(enough))));
-    }
     for (id, allowed) in &facts.ids {
         if let (true, Err(error)) = (of.ids.contains(id), allowed) {
             let prefix = id.split('/').next().unwrap_or(id);

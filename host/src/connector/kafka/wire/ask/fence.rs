@@ -29,26 +29,33 @@ impl Client {
     pub fn fence(&mut self, id: &str) -> Result<Fenced, WireError> {
         let until = Instant::now() + ABORT_MAX;
         loop {
-            let node = self.coordinator(id)?;
-            let connection = self.at(node)?;
-            // Nothing is ever put into a transaction of this producer, so its timeout doesn't matter. As Kafka's `fenceProducers`.
-            let request = InitProducerIdRequest::default()
-                .with_transactional_id(Some(TransactionalId(StrBytes::from_string(id.to_owned()))))
-                .with_transaction_timeout_ms(1)
-                .with_producer_id((-1).into())
-                .with_producer_epoch(-1);
-            let answer = connection.call(&request)?;
-            match answer.error_code.err() {
-                None => return Ok(Fenced { producer_id: *answer.producer_id, producer_epoch: answer.producer_epoch }),
-                Some(error) if may_pass(error) && Instant::now() < until => {
-                    if error == ResponseError::NotCoordinator {
-                        self.forget(node);
-                    }
-                    thread::sleep(RETRY);
-                }
-                Some(_) => connection.refuse::<InitProducerIdRequest>(&format!("'{id}'"), answer.error_code)?,
+            match self.fence_once(id) {
+                Err(error) if error.refusal().is_some_and(may_pass) && Instant::now() < until => thread::sleep(RETRY),
+                asked => return asked,
             }
         }
+    }
+
+    /// Asks once. A transaction that is open is aborted from now on; until that is done, the answer is the refusal
+    /// `ConcurrentTransactions`.
+    ///
+    /// # Errors
+    /// If the coordinator refuses.
+    pub fn fence_once(&mut self, id: &str) -> Result<Fenced, WireError> {
+        let node = self.coordinator(id)?;
+        let connection = self.at(node)?;
+        // Nothing is ever put into a transaction of this producer, so its timeout doesn't matter. As Kafka's `fenceProducers`.
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(Some(TransactionalId(StrBytes::from_string(id.to_owned()))))
+            .with_transaction_timeout_ms(1)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1);
+        let answer = connection.call(&request)?;
+        let refused = connection.refuse::<InitProducerIdRequest>(&format!("'{id}'"), answer.error_code);
+        if answer.error_code.err() == Some(ResponseError::NotCoordinator) {
+            self.forget(node);
+        }
+        refused.map(|()| Fenced { producer_id: *answer.producer_id, producer_epoch: answer.producer_epoch })
     }
 }
 

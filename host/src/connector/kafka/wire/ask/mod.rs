@@ -7,6 +7,7 @@ mod configs;
 mod coordinators;
 mod fence;
 mod groups;
+mod markers;
 mod operations;
 mod producers;
 mod topic_ids;

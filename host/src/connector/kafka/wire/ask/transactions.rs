@@ -1,9 +1,13 @@
 //! ListTransactions and DescribeTransactions: what the coordinators know.
 
+use std::collections::BTreeMap;
+
 use kafka_protocol::ResponseError;
 use kafka_protocol::error::ParseResponseErrorCode;
 use kafka_protocol::messages::describe_transactions_response::TransactionState;
-use kafka_protocol::messages::{DescribeTransactionsRequest, ListTransactionsRequest, TransactionalId};
+use kafka_protocol::messages::{
+    DescribeTransactionsRequest, ListTransactionsRequest, MetadataRequest, TransactionalId,
+};
 use kafka_protocol::protocol::StrBytes;
 
 use super::super::{Client, WireError};
@@ -48,6 +52,34 @@ impl Listed {
     }
 }
 
+/// In which the coordinators keep what they know, an id in the partition of its hash.
+const STATE_TOPIC: &str = "__transaction_state";
+
+/// For each partition of the coordinators' topic an id that belongs into it: by `String.hashCode` of Java, modulo their number.
+fn ids_by_partition(partitions: usize) -> Vec<String> {
+    let mut ids = vec![None; partitions];
+    let mut missing = partitions;
+    for number in 0.. {
+        if missing == 0 {
+            break;
+        }
+        let id = format!("lockgate-probe-{number}");
+        // How the sign is taken off has changed between versions; these have none.
+        let Ok(hash) = usize::try_from(java_hash(&id)) else { continue };
+        let place = &mut ids[hash % partitions];
+        if place.is_none() {
+            *place = Some(id);
+            missing -= 1;
+        }
+    }
+    ids.into_iter().flatten().collect()
+}
+
+/// Of ASCII.
+fn java_hash(text: &str) -> i32 {
+    text.bytes().fold(0, |hash: i32, byte| hash.wrapping_mul(31).wrapping_add(i32::from(byte)))
+}
+
 fn is_open(state: &str) -> bool {
     matches!(state, "Ongoing" | "PrepareCommit" | "PrepareAbort")
 }
@@ -56,9 +88,42 @@ impl Client {
     /// Every transactional id that this user may see, in any state, by name. Asks all brokers.
     ///
     /// # Errors
-    /// If one of them can't be asked: its ids would be missing.
+    /// If one of them can't be asked, or isn't ready to look after its ids: they would be missing.
     pub fn list_transactions(&mut self) -> Result<Vec<Listed>, WireError> {
-        self.patiently(Client::list_once)
+        self.patiently(|client| {
+            client.coordinators_are_ready()?;
+            client.list_once()
+        })
+    }
+
+    /// Whether each partition of the coordinators' topic is looked after. A broker that has just come up lists what it has loaded by
+    /// then, without a word of what it hasn't; of an id it says which.
+    fn coordinators_are_ready(&mut self) -> Result<(), WireError> {
+        let Some(told) = self.topics(&[STATE_TOPIC])?.pop() else { return Ok(()) };
+        match told.error {
+            // Nobody has used a transactional id yet; or only others may see the topic, and what is listed is all that there is to go by.
+            Some(ResponseError::UnknownTopicOrPartition | ResponseError::TopicAuthorizationFailed) => return Ok(()),
+            Some(error) => self.any().refuse::<MetadataRequest>(STATE_TOPIC, error.code())?,
+            None => {}
+        }
+        let mut by_leader = BTreeMap::<i32, Vec<String>>::new();
+        for (partition, id) in told.partitions.iter().zip(ids_by_partition(told.partitions.len())) {
+            match partition.leader {
+                Some(leader) => by_leader.entry(leader).or_default().push(id),
+                None => {
+                    let nobody = ResponseError::LeaderNotAvailable.code();
+                    self.any().refuse::<MetadataRequest>(&format!("{STATE_TOPIC}/{}", partition.index), nobody)?;
+                }
+            }
+        }
+        for (leader, ids) in by_leader {
+            let ids = ids.iter().map(String::as_str).collect::<Vec<_>>();
+            match self.describe_transactions(leader, &ids) {
+                Err(error) if error.refusal() == Some(ResponseError::TransactionalIdAuthorizationFailed) => {}
+                asked => drop(asked?),
+            }
+        }
+        Ok(())
     }
 
     fn list_once(&mut self) -> Result<Vec<Listed>, WireError> {
@@ -145,5 +210,23 @@ fn transaction(coordinator: i32, told: &TransactionState) -> Transaction {
         producer_id: *told.producer_id,
         producer_epoch: told.producer_epoch,
         partitions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_partition_has_an_id_of_its_hash() {
+        // As Java says.
+        assert_eq!([java_hash(""), java_hash("abc"), java_hash("lockgate")], [0, 96_354, 1_909_884_022]);
+        for partitions in [0, 1, 3, 50] {
+            let ids = ids_by_partition(partitions);
+            assert_eq!(ids.len(), partitions);
+            for (partition, id) in ids.iter().enumerate() {
+                assert_eq!(usize::try_from(java_hash(id)).expect("not below zero") % partitions, partition, "{id}");
+            }
+        }
     }
 }
