@@ -231,6 +231,8 @@ launch() {
     # A session of its own: Ctrl-C in this terminal is not for the broker.
     setsid "$@" >>"$dir/broker.log" 2>&1 </dev/null 9>&- &
     printf '%s\n' $! >"$dir/pid"
+    # It is a copy of this script at first, and would be taken for another program.
+    while kill -0 $! 2>/dev/null && ! is_running "$dir"; do sleep 0.01; done
 }
 
 wait_for_start() {

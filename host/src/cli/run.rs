@@ -5,14 +5,12 @@
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
+use std::time::Instant;
 use crate::cli::check::places::check_places;
 use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
+use crate::cli::signals::StopSignals;
 use crate::cli::{CliError, Exit, print};
 use crate::id::Name;
 use crate::runtime::{Finished, Job, JobHandle, RunError, preview, requests};
@@ -55,6 +53,8 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let started = Instant::now();
     let counters = Arc::new(JobCounters::default());
     let name = loaded.file.job.clone();
+    // Before anybody is told that it runs.
+    let signals = runtime.block_on(async { StopSignals::listen() })?;
     let metrics = args.metrics.as_ref().map(|address| MetricsServer::start(address, &name, &counters)).transpose()?;
     if let Some(metrics) = &metrics {
         print::err(&format!("metrics: {metrics}\n"));
@@ -63,12 +63,7 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let operators = loaded.file.operators.keys().cloned().collect::<Vec<_>>();
     let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
     let job = loaded.into_job();
-    // Recovery would say these as well, but only when it has made the output folder.
-    if let Err(error @ (RunError::Commit { .. } | RunError::CheckpointMissing { .. })) = runtime.block_on(preview(&job))
-    {
-        return Err(failed(&error, Exit::Failed));
-    }
-    let finished = runtime.block_on(drive(job, &counters, &sources, &sinks))?;
+    let finished = runtime.block_on(drive(job, &counters, signals, &sources, &sinks))?;
     let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
         names.iter().map(|name| of(counters.totals_of(name))).sum::<u64>()
     };
@@ -88,18 +83,27 @@ pub fn run(args: &Args) -> Result<(), CliError> {
 }
 
 /// Runs the job with progress beside it, until its end or a second signal.
-async fn drive(job: Job, counters: &Arc<JobCounters>, sources: &[Name], sinks: &[Name]) -> Result<Finished, CliError> {
-    let unheard = |error| CliError::failed("cannot listen for signals").caused_by(&error);
-    let interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
-    let terminate = signal(SignalKind::terminate()).map_err(unheard)?;
+async fn drive(
+    job: Job,
+    counters: &Arc<JobCounters>,
+    signals: StopSignals,
+    sources: &[Name],
+    sinks: &[Name],
+) -> Result<Finished, CliError> {
     let (handle, requests) = requests();
     let progress = Progress::new(Arc::clone(counters), sources.to_vec(), sinks.to_vec());
-    tokio::select! {
-        outcome = crate::runtime::run(job, Arc::clone(counters), requests) => {
-            outcome.map_err(|error| failed(&error, exit_of(&error, counters)))
+    let run = async {
+        // Recovery would say these as well, but only when it has made the output folder.
+        if let Err(error @ (RunError::Commit { .. } | RunError::CheckpointMissing { .. })) = preview(&job).await {
+            return Err(failed(&error, Exit::Failed));
         }
+        let outcome = crate::runtime::run(job, Arc::clone(counters), requests).await;
+        outcome.map_err(|error| failed(&error, exit_of(&error, counters)))
+    };
+    tokio::select! {
+        outcome = run => outcome,
         never = progress.show() => match never {},
-        never = stop_at_signal(interrupt, terminate, handle) => match never {},
+        never = stop_at_signal(signals, handle) => match never {},
     }
 }
 
@@ -118,29 +122,14 @@ fn failed(error: &RunError, exit: Exit) -> CliError {
     error.help().map_or(failed.clone(), |help| failed.help(help))
 }
 
-/// Signals that come so soon one after the other are one.
-const SAME_WISH: Duration = Duration::from_millis(200);
-
 /// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
-async fn stop_at_signal(mut interrupt: Signal, mut terminate: Signal, job: JobHandle) -> std::convert::Infallible {
-    let mut asked: Option<Instant> = None;
-    loop {
-        let number = tokio::select! {
-            _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-            _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
-        };
-        // `timeout`, for one, signals a process and its group: that is one wish.
-        if asked.is_some_and(|asked| asked.elapsed() < SAME_WISH) {
-            continue;
-        }
-        if asked.is_some() {
-            print::err("stopped at once; the next run continues from the last checkpoint\n");
-            std::process::exit(128 + number);
-        }
-        asked = Some(Instant::now());
-        print::err("stopping with a checkpoint; a second signal stops at once\n");
-        job.stop();
-    }
+async fn stop_at_signal(mut signals: StopSignals, job: JobHandle) -> std::convert::Infallible {
+    signals.next().await;
+    print::err("stopping with a checkpoint; a second signal stops at once\n");
+    job.stop();
+    let number = signals.next().await;
+    print::err("stopped at once; the next run continues from the last checkpoint\n");
+    std::process::exit(128 + number)
 }
 
 /// What is printed at the end.

@@ -175,6 +175,38 @@ fn a_sink_topic_that_is_deleted_ends_a_job_without_transactions_as_well() {
     ended(running).assert_refused(FAILED, &[&job.output()]);
 }
 
+#[test]
+fn a_sink_topic_that_is_created_again_at_once_ends_the_job_and_nothing_of_the_checkpoint_is_passed_over() {
+    let Some((broker, client)) = shared("successors of sink topics") else { return };
+    for guarantee in ["'exactly-once'", "'at-least-once'"] {
+        let job = copy(broker.address()).with("job", "guarantee", guarantee);
+        let mut job = job.with("sink.out", "transaction_timeout", "'15m'");
+        job.create_topics(&client, 2);
+        client.produce(&job.input(), &numbered(0..1_000));
+        job.catch_up(&client);
+        // The next checkpoint is taken when the job is told to stop.
+        job.change("checkpoint", "interval", "'10m'");
+        client.produce(&job.input(), &numbered(1_000..2_000));
+        let mut running = job.folder.start();
+        running.wait_until("records that aren't of a checkpoint", || client.read(&job.output(), false).len() >= 2_000);
+        client.delete_topic(&job.output());
+        client.create_topic(&job.output(), 2);
+        client.produce(&job.input(), &numbered(2_000..3_000));
+        running.wait_until("records in the new topic", || client.read(&job.output(), false).len() >= 1_000);
+        running.terminate();
+        ended(running).assert_refused(FAILED, &[&job.output(), "created again", "the id", "run the job again"]);
+        job.change("checkpoint", "interval", "'100ms'");
+        job.catch_up(&client);
+        let mut numbers =
+            values(&client.read(&job.output(), true)).iter().filter_map(|value| number_of(value)).collect::<Vec<_>>();
+        numbers.sort_unstable();
+        if guarantee == "'at-least-once'" {
+            numbers.dedup();
+        }
+        assert_eq!(numbers, (1_000..3_000).collect::<Vec<_>>(), "{guarantee}");
+    }
+}
+
 /// Records in partition 2 or later, by key.
 fn in_new_partitions(numbers: std::ops::Range<u64>) -> Vec<NewRecord> {
     let of_key = |record: NewRecord| {

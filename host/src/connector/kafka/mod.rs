@@ -13,6 +13,7 @@ mod properties;
 mod reachable;
 mod refused;
 mod topic_id;
+mod topic_ids;
 pub mod wire;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use headers::{push_rdkafka_headers, rdkafka_headers};
 pub use listener::Listener;
 pub use properties::Properties;
 pub use topic_id::TopicId;
+pub use topic_ids::{TopicIdAsker, TopicIds};
 
 /// Whether Kafka allows this as the name of a topic.
 pub fn is_topic_name(name: &str) -> bool {

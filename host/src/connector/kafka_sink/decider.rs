@@ -17,6 +17,7 @@ use super::marker_reader::MarkerReader;
 use super::marker_topic::{self, PARTITION};
 use super::offsets::{self, Group, SEND_TIMEOUT, SourceGroup};
 use super::pair::Pair;
+use super::same_topics::SameTopics;
 use super::vigil::{self, Vigil};
 use crate::connector::kafka::{Cluster, Doing};
 use crate::connector::kafka_source::NoPosition;
@@ -44,22 +45,31 @@ pub struct KafkaDecider {
     groups: BTreeMap<String, Group>,
     /// The place behind all subtasks, which the marker has among the ledgers.
     subtask: usize,
+    same_topics: SameTopics,
+}
+
+/// What it is made from.
+pub struct DeciderParts<'a> {
+    pub ctx: &'a ConnectorContext,
+    pub cluster: &'a Cluster,
+    /// The cluster's own.
+    pub cluster_id: String,
+    /// Of markers.
+    pub topic: &'a str,
+    pub pair: &'a Arc<Pair>,
+    /// One behind all those of the sinks.
+    pub subtask: usize,
+    /// Those of the same cluster.
+    pub sources: BTreeMap<Name, SourceGroup>,
+    /// What the sinks write to.
+    pub same_topics: SameTopics,
 }
 
 impl KafkaDecider {
-    /// `cluster_id`: the cluster's own. `subtask`: one behind all those of the sinks. `sources`: those of the same cluster.
-    ///
     /// # Errors
     /// If the settings can't be used.
-    pub fn open(
-        ctx: &ConnectorContext,
-        cluster: &Cluster,
-        cluster_id: String,
-        topic: &str,
-        pair: &Arc<Pair>,
-        subtask: usize,
-        sources: BTreeMap<Name, SourceGroup>,
-    ) -> Result<KafkaDecider, ConnectorError> {
+    pub fn open(parts: DeciderParts<'_>) -> Result<KafkaDecider, ConnectorError> {
+        let DeciderParts { ctx, cluster, cluster_id, topic, pair, subtask, sources, same_topics } = parts;
         let mut groups = BTreeMap::new();
         for SourceGroup { group, .. } in sources.values() {
             if !groups.contains_key(group) {
@@ -76,6 +86,7 @@ impl KafkaDecider {
             sources,
             groups,
             subtask,
+            same_topics,
         })
     }
 
@@ -137,6 +148,11 @@ impl KafkaDecider {
             Some(undelivered) if is_gone(undelivered) => Err(vigil::deleted(doing, self.without_marker())),
             Some(_) | None => self.pair.check(&self.ctx.name),
         }
+    }
+
+    fn go_on(&self) -> Result<(), ConnectorError> {
+        self.pair.check(&self.ctx.name)?;
+        if self.pair.ledgers().is_closed() { Err(failure::over(&self.ctx.name)) } else { Ok(()) }
     }
 
     /// What is left to be done when the marker topic was deleted.
@@ -276,6 +292,7 @@ impl Decider for KafkaDecider {
         let transaction = self.pair.decide(epoch)?;
         self.write_marker(transaction, &marker)?;
         self.send_offsets(transaction, positions)?;
+        self.same_topics.check(|| self.go_on())?;
         self.pair.check(&self.ctx.name)?;
         self.commit(transaction)?;
         self.pair.decided(epoch);

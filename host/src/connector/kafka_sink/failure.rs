@@ -136,6 +136,16 @@ pub fn too_long(name: &Name, overdue: Overdue, timeout: Duration) -> ConnectorEr
     }
 }
 
+/// What an epoch ends by that wasn't done when its attempt was over.
+pub fn over(name: &Name) -> ConnectorError {
+    ConnectorError::Kafka {
+        name: name.clone(),
+        problem: "the attempt is over, and not all of its records are acknowledged".to_owned(),
+        advice: "see why it is over; nothing is lost".to_owned(),
+        may_pass: true,
+    }
+}
+
 /// A commit of which it isn't known whether it took place.
 pub fn unknown_outcome(doing: &Doing<'_>, waited: Duration, why: &str) -> ConnectorError {
     let waited = duration::format(waited);

@@ -12,6 +12,7 @@ use super::client::Producer;
 use super::delivery::{Ledgers, ledger_of};
 use super::failure::{self, Age};
 use super::pair::Pair;
+use super::same_topics::SameTopics;
 use super::vigil::Vigil;
 use crate::connector::ConnectorError;
 use crate::connector::kafka::Doing;
@@ -30,6 +31,8 @@ pub struct Direct {
     pub brokers: String,
     pub producer: Producer,
     pub ledgers: Arc<Ledgers>,
+    /// None where records may be lost.
+    pub same_topics: Option<SameTopics>,
 }
 
 impl Direct {
@@ -142,10 +145,21 @@ impl Line {
     }
 
     /// All that a subtask was given in a turn is acknowledged.
-    pub fn acknowledged(&self, subtask: usize, turn: Turn) {
+    ///
+    /// # Errors
+    /// If it went to another topic than what was sent before, or those of `go_on`. Of transactions whoever commits them sees to it.
+    pub fn acknowledged(
+        &self,
+        subtask: usize,
+        turn: Turn,
+        go_on: impl Fn() -> Result<(), ConnectorError>,
+    ) -> Result<(), ConnectorError> {
         match self {
-            Line::Transactions(pair) => pair.acknowledged(subtask, turn),
-            Line::Direct(_) => {}
+            Line::Transactions(pair) => {
+                pair.acknowledged(subtask, turn);
+                Ok(())
+            }
+            Line::Direct(direct) => direct.same_topics.as_ref().map_or(Ok(()), |same_topics| same_topics.check(go_on)),
         }
     }
 

@@ -29,6 +29,7 @@ mod mock_tests;
 mod offsets;
 mod options;
 mod pair;
+mod same_topics;
 mod sent_turns;
 mod vigil;
 mod writer;
@@ -42,11 +43,12 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 
 use self::backlog::Destination;
 use self::client::{Producer, Purpose, partitions_for_certain};
-use self::decider::KafkaDecider;
+use self::decider::{DeciderParts, KafkaDecider};
 use self::delivery::{Deliveries, Ledgers};
 use self::line::{Direct, Line};
 use self::marker_reader::MarkerReader;
 use self::pair::{Pair, PairOptions};
+use self::same_topics::SameTopics;
 use self::writer::KafkaSinkWriter;
 use super::kafka::{Cluster, Doing, Listener, greet};
 use super::{ConnectorContext, ConnectorError, Decider, SinkCommitter, SinkWriter};
@@ -160,7 +162,17 @@ fn together(sinks: &ToOpen<'_>, sources: BTreeMap<Name, SourceGroup>) -> Result<
     }
     let cluster_id = cluster_id(pair.producer(Transaction::A), name, options)?;
     let sources = sources.into_iter().filter(|(_, source)| same_brokers(&source.brokers, &options.brokers));
-    let decider = KafkaDecider::open(ctx, &cluster, cluster_id, &marker_topic, &pair, subtasks, sources.collect())?;
+    let by_topic = sinks.iter().map(|(name, (options, _))| (options.topic.clone(), (*name).clone())).collect();
+    let decider = KafkaDecider::open(DeciderParts {
+        ctx,
+        cluster: &cluster,
+        cluster_id,
+        topic: &marker_topic,
+        pair: &pair,
+        subtask: subtasks,
+        sources: sources.collect(),
+        same_topics: SameTopics::note(&cluster, name, by_topic)?,
+    })?;
     Ok(KafkaSinks { sinks: opened, decider: Some(Arc::new(decider)) })
 }
 
@@ -173,8 +185,11 @@ fn direct(sinks: &ToOpen<'_>, purpose: Purpose<'_>) -> Result<KafkaSinks, Connec
         let deliveries = Deliveries { ledgers: Arc::clone(&ledgers), listener: Listener::new(name) };
         let producer = client::open(&config, deliveries, name)?;
         let destination = destination(&producer, name, options)?;
+        let by_topic = || BTreeMap::from([(options.topic.clone(), (*name).clone())]);
+        let note = || SameTopics::note(&options.cluster(), name, by_topic());
+        let same_topics = (purpose != Purpose::Once).then(note).transpose()?;
         let (name, brokers) = ((*name).clone(), options.brokers.clone());
-        let line = Arc::new(Line::Direct(Direct { name: name.clone(), brokers, producer, ledgers }));
+        let line = Arc::new(Line::Direct(Direct { name: name.clone(), brokers, producer, ledgers, same_topics }));
         opened.insert(name, OpenSink { line, first: 0, destination });
     }
     Ok(KafkaSinks { sinks: opened, decider: None })

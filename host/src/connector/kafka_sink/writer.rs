@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::backlog::{Backlog, Destination, Sent};
 use super::delivery::{LedgerId, ledger_of};
+use super::failure;
 use super::line::Line;
 use super::sent_turns::{Owed, SentTurns};
 use super::vigil::Vigil;
@@ -118,7 +119,7 @@ impl Sending {
         }
         // A record that failed is done with, too.
         self.go_on()?;
-        self.line.acknowledged(self.subtask, self.turn);
+        self.line.acknowledged(self.subtask, self.turn, || self.go_on())?;
         let records = ledgers.take_undelivered(ledger);
         if records > 0 {
             let reason = ledgers.first_undelivered().map(|first| first.code.to_string()).unwrap_or_default();
@@ -136,12 +137,7 @@ impl Sending {
     fn go_on(&self) -> Result<(), ConnectorError> {
         self.line.check(&self.name)?;
         if self.line.ledgers().is_closed() {
-            return Err(ConnectorError::Kafka {
-                name: self.name.clone(),
-                problem: "the attempt is over, and not all of its records are acknowledged".to_owned(),
-                advice: "see why it is over; nothing is lost".to_owned(),
-                may_pass: true,
-            });
+            return Err(failure::over(&self.name));
         }
         Ok(())
     }
@@ -235,7 +231,7 @@ mod tests {
         let ledgers = Arc::new(Ledgers::new(1, false));
         let deliveries = Deliveries { ledgers: Arc::clone(&ledgers), listener: Listener::new(&name) };
         let producer = client::open(&config, deliveries, &name).expect("it connects later");
-        let line = Line::Direct(Direct { name: name.clone(), brokers: cluster.brokers, producer, ledgers });
+        let line = Line::Direct(Direct { name: name.clone(), brokers: cluster.brokers, producer, ledgers, same_topics: None });
         let destination = Destination { topic: "out".to_owned(), partition: Partition::Key, partitions: 1, next: 0 };
         KafkaSinkWriter::new(&name, 0, &Arc::new(line), destination)
     }

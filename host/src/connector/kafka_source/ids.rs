@@ -1,34 +1,14 @@
 //! The ids of topics: by them a topic that was deleted and created again is told from the one before, whose name and offsets it has.
 //!
-//! librdkafka doesn't give them out, so they are asked for over a connection of our own. Where that can't go (a way to log in that it
-//! doesn't know, brokers before Kafka 2.8), ids stay unknown, and whether an offset is there is all that is looked at.
+//! Where ids can't be had, whether an offset is there is all that is looked at.
 //!
 //! Invariant: a position that has an id keeps it.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::afresh::BEGIN_AFRESH;
 use super::position::{Partition, Position};
 use crate::connector::ConnectorError;
-use crate::connector::kafka::wire::WireError;
-use crate::connector::kafka::{Cluster, TopicId};
+use crate::connector::kafka::{TopicId, TopicIds};
 use crate::id::Name;
-
-/// For each step of the way to a broker.
-const STEP_MAX: Duration = Duration::from_secs(5);
-
-/// By the names of the topics; those that aren't known are missing.
-pub type Ids = BTreeMap<String, TopicId>;
-
-/// # Errors
-/// The outer one if the file of properties can't be read; the inner one says why no ids can be had.
-pub fn ask(cluster: &Cluster, name: &Name, topics: &BTreeSet<&str>) -> Result<Result<Ids, WireError>, ConnectorError> {
-    if topics.is_empty() {
-        return Ok(Ok(Ids::new()));
-    }
-    Ok(cluster.connect(name, STEP_MAX)?.and_then(|mut client| client.topic_ids(topics)))
-}
 
 /// A position in a topic that was deleted and created again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +22,7 @@ pub struct OfAnother<'a> {
 /// The first of the positions that belongs to another topic of the same name.
 pub fn of_another<'a>(
     positions: impl IntoIterator<Item = (&'a Partition, &'a Position)>,
-    ids: &Ids,
+    ids: &TopicIds,
 ) -> Option<OfAnother<'a>> {
     positions.into_iter().find_map(|(partition, position)| {
         let (was, is) = (position.topic_id?, *ids.get(&partition.topic)?);
@@ -85,7 +65,7 @@ mod tests {
 
     #[test]
     fn another_id_is_refused_whichever_partition_has_it_and_an_unknown_one_is_not() {
-        let ids = Ids::from([("orders".to_owned(), id(1)), ("others".to_owned(), id(2))]);
+        let ids = TopicIds::from([("orders".to_owned(), id(1)), ("others".to_owned(), id(2))]);
         let first = |positions: &[(Partition, Position)]| {
             let positions = positions.iter().map(|(partition, position)| (partition, position));
             of_another(positions, &ids).map(|found| found.partition.clone())
@@ -101,7 +81,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_topic_and_both_ids_and_the_choices() {
         let (partition, position) = position("orders", 3, Some(1));
-        let ids = Ids::from([("orders".to_owned(), id(2))]);
+        let ids = TopicIds::from([("orders".to_owned(), id(2))]);
         let found = of_another([(&partition, &position)], &ids).expect("another topic");
         let error = found.refused(&Name::new("in").expect("a name"));
         let said = format!("{error}; {}", error.help());

@@ -18,13 +18,13 @@ use super::KafkaSourceOptions;
 use super::afresh::{self, BEGIN_AFRESH};
 use super::bounds::{Asking, Bounds};
 use super::client::Consumer;
-use super::ids::{self, Ids};
+use super::ids;
 use super::places::{Places, offsets_of};
 use super::position::{Partition, Position};
 use super::selection::Selection;
 use super::start::Start;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::{Doing, ELECTION_MAX, greet, is_election, through_elections};
+use crate::connector::kafka::{Doing, ELECTION_MAX, TopicIdAsker, TopicIds, greet, is_election, through_elections};
 use crate::id::Name;
 
 /// For so long a topic that is missing may only be too new for a broker to know.
@@ -66,7 +66,7 @@ pub struct Answer {
     /// Of topics that a pattern matched and that are gone.
     pub gone: Vec<Partition>,
     /// Of the topics that are read.
-    pub ids: Ids,
+    pub ids: TopicIds,
 }
 
 /// At most one question at a time.
@@ -156,11 +156,11 @@ impl Question {
         &self,
         topics: &BTreeMap<String, i32>,
         wanted: &[(Partition, Option<Position>)],
-    ) -> Result<Ids, ConnectorError> {
+    ) -> Result<TopicIds, ConnectorError> {
         let partitions = self.known.keys().chain(wanted.iter().map(|(partition, _)| partition));
         let names = partitions.map(|partition| partition.topic.as_str()).filter(|topic| topics.contains_key(*topic));
         let names = names.collect::<BTreeSet<_>>();
-        match ids::ask(&self.options.cluster(), &self.name, &names)? {
+        match TopicIdAsker::new(&self.options.cluster(), &self.name).ask(&names)? {
             Ok(ids) => match ids::of_another(&self.known, &ids) {
                 Some(other) => Err(other.refused(&self.name)),
                 None => Ok(ids),
@@ -180,7 +180,7 @@ impl Question {
                          only: {error}"
                     );
                 }
-                Ok(Ids::new())
+                Ok(TopicIds::new())
             }
         }
     }
@@ -271,7 +271,7 @@ impl Question {
         &self,
         consumer: &Consumer,
         wanted: Vec<(Partition, Option<Position>)>,
-        ids: &Ids,
+        ids: &TopicIds,
         deadline: Instant,
     ) -> Result<BTreeMap<Partition, Found>, ConnectorError> {
         let unknown = wanted.iter().filter(|(_, position)| position.is_none()).map(|(partition, _)| partition);

@@ -14,7 +14,7 @@ use super::ids;
 use super::position::{Partition, parse_state};
 use super::scout::{Question, bounds_of};
 use super::{KafkaSourceOptions, Start};
-use crate::connector::kafka::{Doing, ELECTION_MAX, through_elections};
+use crate::connector::kafka::{Doing, ELECTION_MAX, TopicIdAsker, through_elections};
 use crate::connector::{ConnectorError, SplitState};
 use crate::id::Name;
 
@@ -41,7 +41,7 @@ pub fn lost_positions(
     let positions = positions.collect::<Vec<_>>();
     let topics = positions.iter().map(|(partition, _)| partition.topic.as_str()).collect::<BTreeSet<_>>();
     // Where ids can't be had, offsets are all that is looked at, as the source does.
-    let ids = ids::ask(&options.cluster(), name, &topics)?.unwrap_or_default();
+    let ids = TopicIdAsker::new(&options.cluster(), name).ask(&topics)?.unwrap_or_default();
     let by_reference = positions.iter().map(|(partition, position)| (partition, position));
     if let Some(other) = ids::of_another(by_reference, &ids) {
         return Ok(vec![other.refused(name)]);
