@@ -27,7 +27,7 @@ Examples:
   lockgate run job.toml --metrics :9464          then: curl http://127.0.0.1:9464/metrics
 
 Exit codes: 0 the input has ended or the job was stopped, and its output is committed; 1 it failed; 2 it can't be run as it is
-written, or not on this Kafka cluster, or not from a checkpoint store that is older than what was decided there; 128 + N it was stopped at once by a second signal N (130 by Ctrl-C, 143 by SIGTERM)")]
+written, or not on this Kafka cluster, or not with this checkpoint store and this marker together; 128 + N it was stopped at once by a second signal N (130 by Ctrl-C, 143 by SIGTERM)")]
 pub struct Args {
     /// The job file
     #[arg(value_name = "JOB.TOML")]
@@ -98,7 +98,7 @@ async fn drive(
             return Err(failed(&error, Exit::Failed));
         }
         let outcome = crate::runtime::run(job, Arc::clone(counters), requests).await;
-        outcome.map_err(|error| failed(&error, exit_of(&error, counters)))
+        outcome.map_err(|error| failed(&error, exit_of(&error, counters, sources)))
     };
     tokio::select! {
         outcome = run => outcome,
@@ -108,9 +108,11 @@ async fn drive(
 }
 
 /// What `check --connect` calls unusable is so here, too, as long as the job has done nothing.
-fn exit_of(error: &RunError, counters: &JobCounters) -> Exit {
-    let is_untouched = counters.restarts() == 0 && counters.committed_epoch().is_none();
-    if error.is_unfit() && is_untouched { Exit::Unusable } else { Exit::Failed }
+fn exit_of(error: &RunError, counters: &JobCounters, sources: &[Name]) -> Exit {
+    let has_read = sources.iter().any(|name| counters.totals_of(name).records_out > 0);
+    let is_untouched = counters.restarts() == 0 && counters.committed_epoch().is_none() && !has_read;
+    let is_unusable = error.is_unfit() || matches!(error, RunError::Undecided { .. });
+    if is_unusable && is_untouched { Exit::Unusable } else { Exit::Failed }
 }
 
 fn failed(error: &RunError, exit: Exit) -> CliError {

@@ -12,7 +12,7 @@ use crate::config::job_file::{CheckpointConfig, Component, JobFile, OperatorConf
 use crate::config::problem::Problem;
 use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawRestart, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
 use crate::config::reader::read;
-use crate::config::shared_transaction;
+use crate::config::{largest_record, shared_transaction};
 use crate::config::source_time;
 use crate::config::standing::Standing;
 use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
@@ -60,6 +60,7 @@ pub(super) fn assemble(standing: &Standing<'_>, text: &str) -> Result<JobFile, P
     let sources = each(&mut root, "source", |node| shared.source(node, &source_defaults))?;
     let operators = each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?;
     let sinks = each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?;
+    largest_record::check(&sinks, job.guarantee, sink_tables.as_ref())?;
     warnings.extend(shared_transaction::check(&sinks, job.guarantee, checkpoint.interval, sink_tables.as_ref())?);
     Ok(JobFile {
         path: standing.path.to_owned(),

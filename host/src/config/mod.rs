@@ -7,6 +7,7 @@ mod error;
 mod inputs;
 mod into_job;
 mod job_file;
+mod largest_record;
 mod problem;
 mod ranges;
 mod raw;

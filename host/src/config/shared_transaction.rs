@@ -78,7 +78,8 @@ fn differ(
     Err(problem.inside(key).inside(second.as_str()).inside("sink"))
 }
 
-fn inside<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+/// What a table has under a key.
+pub(super) fn inside<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
     match &node.value {
         Value::Table(table) => table.get(key),
         _ => None,

@@ -255,7 +255,7 @@ pub enum ConnectorError {
     /// A checkpoint's position or committable can't be used.
     #[error("{subtask}: cannot take up '{what}' from the checkpoint: {problem}")]
     Snapshot { subtask: SubtaskId, what: String, problem: String },
-    /// A Kafka cluster doesn't have, or doesn't allow, what the job file names: the job can't run on it. `advice` says what to do.
+    /// A Kafka cluster doesn't have, or doesn't allow, what the job file names or its checkpoint goes on from: the job can't run on it. `advice` says what to do.
     #[error("{name}: {problem}")]
     Unfit { name: Name, problem: String, advice: String },
     /// A Kafka cluster that is there gives no answer in time. Nothing is lost by it, and asking again may be all that it takes.

@@ -7,18 +7,18 @@ use lockgate_tests::{KafkaJob, assert_exactly_once, numbered};
 
 use crate::brokers::shared;
 use crate::identity::{job_with_state, newest_manifest};
-use crate::{FAILED, UNUSABLE};
+use crate::UNUSABLE;
 
-/// The check finds something that keeps the job from running, and says each of these; the run then ends by it, too, with this code.
+/// The check finds something that keeps the job from running, and says each of these; the run then ends by it, too.
 #[track_caller]
-fn assert_found(job: &KafkaJob, code: i32, says: &[&str]) {
+fn assert_found(job: &KafkaJob, says: &[&str]) {
     let checked = job.check_connected();
     assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
     for said in says.iter().chain(&["error: ", "help: ", "can't run on its brokers"]) {
         assert!(format!("{}{}", checked.stdout, checked.stderr).contains(said), "'{said}' in: {checked:?}");
     }
     assert!(!checked.stdout.contains("ok: this job can run"), "{checked:?}");
-    job.folder.run().assert_refused(code, says);
+    job.folder.run().assert_refused(UNUSABLE, says);
 }
 
 #[track_caller]
@@ -52,8 +52,10 @@ fn a_marker_topic_that_is_gone_or_empty_is_found_before() {
     let job = job_with_state(&client, broker.address());
     let newest = format!("the newest checkpoint is {}", job.newest_epoch());
     client.delete_topic(&job.marker_topic());
+    assert_found(&job, &[&job.marker_topic(), &newest, "has no marker"]);
+    assert!(!job.check_connected().stdout.contains("the job makes it"), "it doesn't, where one is missed");
     client.create_topic_with(&job.marker_topic(), 1, &[("cleanup.policy", "compact")]);
-    assert_found(&job, FAILED, &[&job.marker_topic(), &newest, "has no marker"]);
+    assert_found(&job, &[&job.marker_topic(), &newest, "has no marker"]);
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn a_store_that_is_older_than_the_marker_is_found_before() {
     let decided = format!("checkpoint {} was decided", job.newest_epoch());
     let whole = fs::read(&newest).expect("a manifest can be read");
     fs::remove_file(&newest).expect("the store is ours");
-    assert_found(&job, UNUSABLE, &[&job.marker_topic(), &decided, "the store doesn't have it"]);
+    assert_found(&job, &[&job.marker_topic(), &decided, "the store doesn't have it"]);
     fs::write(&newest, whole).expect("the store is ours");
     assert_good(&job);
 }
@@ -79,5 +81,5 @@ fn records_that_were_deleted_before_they_were_read_are_found_before() {
     client.produce(&job.input(), &numbered(1_000..2_000));
     assert_good(&job);
     client.delete_records(&job.input(), 0, 1_500);
-    assert_found(&job, FAILED, &[&job.input(), "1000", "1500"]);
+    assert_found(&job, &[&job.input(), "1000", "1500"]);
 }

@@ -3,7 +3,7 @@
 use lockgate_tests::kafka::Client;
 use lockgate_tests::{Copied, Feed, KafkaJob, assert_exactly_once, numbered, numbered_lines};
 
-use crate::FAILED;
+use crate::UNUSABLE;
 use crate::brokers::shared;
 
 const RECORDS: u64 = 4_000;
@@ -131,7 +131,7 @@ fn a_job_that_becomes_exactly_once_goes_on_from_its_last_checkpoint_and_stays_so
     // Now only the marker says what is committed.
     job.change("job", "guarantee", "'at-least-once'");
     let decided = format!("checkpoint {}", job.newest_epoch());
-    job.folder.run().assert_refused(FAILED, &[&decided, &job.marker_topic()]);
+    job.folder.run().assert_refused(UNUSABLE, &[&decided, &job.marker_topic()]);
     job.change("job", "guarantee", "'exactly-once'");
     feed.add(500);
     job.catch_up(&client);

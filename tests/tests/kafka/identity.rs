@@ -73,7 +73,7 @@ fn a_job_of_the_same_name_with_another_store_is_refused_without_shutting_out_the
     job.wait_until_caught_up(&mut first, &client);
     let twin = job.twin();
     for _ in 0..2 {
-        twin.folder.run().assert_refused(FAILED, &[&job.marker_topic(), "name"]);
+        twin.folder.run().assert_refused(UNUSABLE, &[&job.marker_topic(), "name"]);
     }
     client.produce(&job.input(), &numbered(1_000..2_000));
     job.wait_until_caught_up(&mut first, &client);
@@ -122,14 +122,14 @@ fn a_marker_topic_that_was_deleted_stops_the_job_until_it_is_put_back() {
     client.delete_topic(&marker);
     for _ in 0..2 {
         let refused = job.folder.run();
-        refused.assert_refused(FAILED, &[&marker]);
+        refused.assert_refused(UNUSABLE, &[&marker]);
         assert!(!refused.stderr.contains("made the topic"), "it would be of no use: {}", refused.stderr);
         assert!(!client.topics().contains(&marker), "nothing is made for a job that can't go on");
     }
     assert_exactly_once(1_000, &client.read(&job.output(), true));
     client.create_topic_with(&marker, 1, &[("cleanup.policy", "compact")]);
     // An empty one isn't taken for a beginning.
-    job.folder.run().assert_refused(FAILED, &[&marker]);
+    job.folder.run().assert_refused(UNUSABLE, &[&marker]);
     client.produce(&marker, &markers.into_iter().map(again).collect::<Vec<_>>());
     assert_goes_on(&job, &client);
 }
@@ -173,7 +173,7 @@ fn a_marker_that_goes_back_is_refused_until_the_newest_is_there_again() {
     client.produce(&marker, &[again(older)]);
     let epochs = [format!("checkpoint {old_epoch}"), format!("after that {new_epoch} was decided")];
     for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &[&marker, &epochs[0], &epochs[1]]);
+        job.folder.run().assert_refused(UNUSABLE, &[&marker, &epochs[0], &epochs[1]]);
     }
     assert_exactly_once(2_000, &client.read(&job.output(), true));
     client.produce(&marker, &[again(newest)]);
@@ -248,10 +248,10 @@ fn a_checkpoint_store_that_was_lost_is_missed() {
     let (state, kept) = (job.folder.path("state"), job.folder.path("kept"));
     fs::rename(&state, &kept).expect("the folder is ours");
     for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &[&job.marker_topic()]);
+        job.folder.run().assert_refused(UNUSABLE, &[&job.marker_topic()]);
     }
     assert_exactly_once(1_000, &client.read(&job.output(), true));
-    fs::remove_dir_all(&state).expect("the refused runs have made one");
+    assert!(!state.exists(), "the refused runs leave none");
     fs::rename(&kept, &state).expect("the folder is ours");
     assert_goes_on(&job, &client);
 }
@@ -274,7 +274,7 @@ fn a_sink_that_decided_the_checkpoints_can_be_neither_removed_nor_moved() {
     let mut job = job_with_state(&client, broker.address());
     let decided = format!("checkpoint {}", job.newest_epoch());
     job.change("sink.out", "marker_topic", &format!("'{}'", job.topic("other-marker")));
-    job.folder.run().assert_refused(FAILED, &[&decided, &job.marker_topic(), &job.topic("other-marker")]);
+    job.folder.run().assert_refused(UNUSABLE, &[&decided, &job.marker_topic(), &job.topic("other-marker")]);
     job.without("sink.out", "marker_topic");
     assert_goes_on(&job, &client);
 }

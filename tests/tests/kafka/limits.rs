@@ -53,7 +53,7 @@ fn records_that_a_buffer_could_never_hold_are_told_with_both_settings() {
     }
     let sizes = [10, 5_000_000, 20, 6_000_000];
     client.produce(&job.input(), &sizes.map(large));
-    job.folder.run().assert_refused(FAILED, &["message.max.bytes", "buffer", "'out'"]);
+    job.folder.run().assert_refused(UNUSABLE, &["message.max.bytes", "buffer", "sink.out.buffer"]);
     // What a source holds is bounded by the same, but a record that is larger goes through.
     job.change("sink.out", "buffer", "'20MiB'");
     job.catch_up(&client);

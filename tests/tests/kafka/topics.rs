@@ -57,7 +57,7 @@ fn a_source_topic_that_is_deleted_ends_the_job_and_its_successor_is_not_taken_fo
     let checked = job.check_connected();
     assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
     assert!(says.iter().all(|said| checked.stdout.contains(said)), "{checked:?}");
-    job.folder.run().assert_refused(FAILED, &[&job.input(), "after the job had read from it", "new name"]);
+    job.folder.run().assert_refused(UNUSABLE, &[&job.input(), "after the job had read from it", "new name"]);
     assert_exactly_once(1_000, &client.read(&job.output(), true));
     // The records of another topic of that name have the offsets of those that were read.
     client.create_topic(&job.input(), 2);
@@ -66,7 +66,7 @@ fn a_source_topic_that_is_deleted_ends_the_job_and_its_successor_is_not_taken_fo
     assert_eq!(checked.status.code(), Some(UNUSABLE), "{checked:?}");
     assert!(checked.stdout.contains("was deleted and created again"), "{checked:?}");
     for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &[&job.input(), "created again"]);
+        job.folder.run().assert_refused(UNUSABLE, &[&job.input(), "created again"]);
     }
     assert_exactly_once(1_000, &client.read(&job.output(), true));
     // What the words say is enough.
@@ -107,7 +107,7 @@ fn a_source_topic_that_was_created_again_and_has_more_records_is_not_read_from_t
         }
         let before = client.read(&job.output(), true).len();
         for _ in 0..2 {
-            job.folder.run().assert_refused(FAILED, &[&job.input(), "created again", "the id", "new name"]);
+            job.folder.run().assert_refused(UNUSABLE, &[&job.input(), "created again", "the id", "new name"]);
         }
         assert_eq!(client.read(&job.output(), true).len(), before, "nothing more was read");
     }
@@ -134,7 +134,7 @@ fn topics_keep_their_ids_through_new_partitions_and_another_parallelism() {
     client.delete_topic(&job.input());
     client.create_topic(&job.input(), 5);
     client.produce(&job.input(), &numbered(0..20_000));
-    job.folder.run().assert_refused(FAILED, &[&job.input(), "created again"]);
+    job.folder.run().assert_refused(UNUSABLE, &[&job.input(), "created again"]);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn records_that_retention_deleted_before_they_were_read_are_told_and_not_passed_
     client.produce(&job.input(), &numbered(1_000..2_000));
     client.delete_records(&job.input(), 0, 1_500);
     for _ in 0..2 {
-        job.folder.run().assert_refused(FAILED, &[&job.input(), "1000", "1500"]);
+        job.folder.run().assert_refused(UNUSABLE, &[&job.input(), "1000", "1500"]);
     }
     assert_exactly_once(1_000, &client.read(&job.output(), true));
 }

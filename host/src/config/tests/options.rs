@@ -263,3 +263,25 @@ fn a_transaction_has_to_outlive_a_checkpoint() {
         assert_eq!(is_told, warns, "{interval}: {warnings:?}");
     }
 }
+
+#[test]
+fn a_buffer_holds_the_largest_record_that_is_allowed() {
+    let sinks = |guarantee: &str, bytes: u64| {
+        let kafka = "type = 'kafka'\nbrokers = 'a:1'\ninput = 'numbers'\nbuffer = '4MiB'";
+        let properties = format!("properties = {{ 'message.max.bytes' = '{bytes}' }}");
+        parse(&format!(
+            "[job]\nname = 'copy'\nguarantee = '{guarantee}'\n[source.numbers]\ntype = 'generator'\n[sink.a]\ntopic = 'a'\n{kafka}\n\
+             {properties}\n[sink.b]\ntopic = 'b'\n{kafka}\n{properties}\n"
+        ))
+    };
+    // Two buffers of 4 MiB together, in two producers; or one in each.
+    for (guarantee, whose) in [
+        ("exactly-once", "each of two transactions has half of buffer"),
+        ("at-least-once", "that is its buffer"),
+    ] {
+        sinks(guarantee, 4 << 20).expect("it just fits");
+        let message = "a record of \"message.max.bytes\" = 4194305 doesn't fit into librdkafka's queue, which holds 4MiB";
+        let refused = sinks(guarantee, (4 << 20) + 1);
+        told(refused, &format!("jobs/job.toml:11: sink.a.buffer: {message}: {whose}"), "raise it to");
+    }
+}

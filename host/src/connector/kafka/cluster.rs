@@ -132,9 +132,15 @@ pub fn resolve_properties_file(path: &mut Option<PathBuf>, base: &Path) {
     }
 }
 
+/// What librdkafka takes before an address.
+const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
+
 fn validate_brokers(brokers: &str) -> Result<(), BadOption> {
     let is_broker = |broker: &str| {
-        let address = broker.split_once("://").map_or(broker, |(_, address)| address);
+        let (protocol, address) = broker.split_once("://").map_or((None, broker), |(name, address)| (Some(name), address));
+        if protocol.is_some_and(|name| !PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name))) {
+            return false;
+        }
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "9092"));
         let is_open_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
         !host.is_empty() && !is_open_ipv6 && port.parse::<u16>().is_ok_and(|port| port > 0)

@@ -29,6 +29,11 @@ pub use properties::Properties;
 pub use topic_id::TopicId;
 pub use topic_ids::{TopicIdAsker, TopicIds};
 
+/// Whether brokers keep a topic of this name for themselves, and let nobody else write to it.
+pub fn is_internal_topic(name: &str) -> bool {
+    matches!(name, "__consumer_offsets" | "__transaction_state" | "__share_group_state" | "__cluster_metadata")
+}
+
 /// Whether Kafka allows this as the name of a topic.
 pub fn is_topic_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');

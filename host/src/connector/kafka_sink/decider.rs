@@ -230,7 +230,7 @@ impl KafkaDecider {
             listener: None,
         };
         let DecisionPlace { topic, key, .. } = &self.place;
-        doing.because(
+        doing.unfit(
             format!(
                 "the marker with key '{key}' in topic '{topic}' is of another job of this name ({}, and this one is {})",
                 found.job_uid, self.ctx.job_uid
@@ -238,7 +238,6 @@ impl KafkaDecider {
             "give this job another name: two jobs of one name on one cluster would shut each other out. If its state_dir or \
              checkpoint.store was moved or lost, put it back"
                 .to_owned(),
-            false,
         )
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
 use crate::connector::BadOption;
-use crate::connector::kafka::{Cluster, Properties, is_topic_name, resolve_properties_file};
+use crate::connector::kafka::{Cluster, Properties, is_internal_topic, is_topic_name, resolve_properties_file};
 use crate::id::Name;
 
 /// `type = "kafka"` of a sink.
@@ -77,6 +77,12 @@ impl KafkaSinkOptions {
         if let Some(marker) = self.marker_topic.as_ref().filter(|marker| !is_topic_name(marker)) {
             return Err(BadOption::new("marker_topic", format!("'{marker}'"), TOPIC));
         }
+        for (key, topic) in [("topic", Some(&self.topic)), ("marker_topic", self.marker_topic.as_ref())] {
+            if let Some(topic) = topic.filter(|topic| is_internal_topic(topic)) {
+                let reason = "it is a topic of the brokers' own, to which nobody else writes: name another one";
+                return Err(BadOption::new(key, format!("'{topic}'"), reason));
+            }
+        }
         if self.marker_topic.as_ref() == Some(&self.topic) {
             let reason = "the marker must not be among the records of the output: name another topic";
             return Err(BadOption::new("marker_topic", format!("'{}'", self.topic), reason));
@@ -116,6 +122,12 @@ impl KafkaSinkOptions {
     /// Its brokers, the same text for the same ones.
     pub fn sorted_brokers(&self) -> String {
         sorted(&self.brokers).join(",")
+    }
+
+    /// The largest record that `properties` allow, in bytes, if they say.
+    pub fn record_bytes_max(&self) -> Option<u64> {
+        let named = self.properties.iter().find(|(name, _)| *name == "message.max.bytes");
+        named.and_then(|(_, bytes)| bytes.trim().parse().ok())
     }
 
     /// The first key by which two sinks of a job can't share a transaction.
@@ -223,12 +235,15 @@ mod tests {
             ("marker_topic = ''", "marker_topic"),
             ("marker_topic = 'a/b'", "marker_topic"),
             ("marker_topic = 'out'", "marker_topic"),
+            ("marker_topic = '__transaction_state'", "marker_topic"),
             (long.as_str(), "marker_topic"),
         ] {
             assert_eq!(options(text).expect("parses").validate().expect_err(text).key, key);
         }
-        let error = KafkaSinkOptions { topic: "..".to_owned(), ..options("").expect("valid") }.validate();
-        assert_eq!(error.expect_err("a bad topic").key, "topic");
+        for topic in ["..", "__consumer_offsets"] {
+            let error = KafkaSinkOptions { topic: topic.to_owned(), ..options("").expect("valid") }.validate();
+            assert_eq!(error.expect_err("a bad topic").key, "topic");
+        }
         options("acks = 1").expect_err("an unknown key");
     }
 

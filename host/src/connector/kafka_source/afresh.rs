@@ -25,11 +25,10 @@ pub fn deleted_advice(source: &Name, topic: &str) -> String {
 
 /// `when`: "while the job was running".
 pub fn deleted(source: &Name, brokers: &str, topic: &str, when: &str) -> ConnectorError {
-    ConnectorError::Kafka {
+    ConnectorError::Unfit {
         name: source.clone(),
         problem: format!("cannot read topic '{topic}': it isn't there any more; it was deleted at {brokers} {when}"),
         advice: deleted_advice(source, topic),
-        may_pass: false,
     }
 }
 
@@ -55,7 +54,7 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("--create"), "{text}");
-        assert!(matches!(error, ConnectorError::Kafka { may_pass: false, .. }));
+        assert!(matches!(error, ConnectorError::Unfit { .. }));
     }
 
     #[test]

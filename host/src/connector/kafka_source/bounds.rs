@@ -32,12 +32,8 @@ pub struct OutOfBounds {
 }
 
 impl OutOfBounds {
-    /// As an error: of the job file, if that is what names the offset.
-    pub fn refused(self, doing: &Doing<'_>, asking: Asking) -> ConnectorError {
-        match asking {
-            Asking::Checkpoint => doing.because(self.problem, self.advice, false),
-            Asking::Start => doing.unfit(self.problem, self.advice),
-        }
+    pub fn refused(self, doing: &Doing<'_>) -> ConnectorError {
+        doing.unfit(self.problem, self.advice)
     }
 }
 

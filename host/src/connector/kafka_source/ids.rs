@@ -34,7 +34,7 @@ impl OfAnother<'_> {
     pub fn refused(&self, name: &Name) -> ConnectorError {
         let OfAnother { partition, next, was, is } = *self;
         let topic = &partition.topic;
-        ConnectorError::Kafka {
+        ConnectorError::Unfit {
             name: name.clone(),
             problem: format!(
                 "cannot read partition {partition}: topic '{topic}' was deleted and created again. This job has read up to offset \
@@ -45,7 +45,6 @@ impl OfAnother<'_> {
                  to go on at {next} could pass some over. If what was lost isn't wanted any more, {BEGIN_AFRESH} of the new topic. \
                  kafka-topics.sh --describe shows a topic's id"
             ),
-            may_pass: false,
         }
     }
 }
@@ -88,6 +87,6 @@ mod tests {
         for part in ["topic 'orders'", &id(1).to_string(), &id(2).to_string(), "orders/3", "17", "new name", "start"] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        assert!(matches!(error, ConnectorError::Kafka { may_pass: false, .. }));
+        assert!(matches!(error, ConnectorError::Unfit { .. }));
     }
 }

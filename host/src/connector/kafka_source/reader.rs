@@ -307,7 +307,7 @@ impl KafkaReader {
                 let bounds = bounds_of(&self.consumer, &split.partition, Instant::now() + DETAILS_TIMEOUT);
                 let out = bounds.map(|bounds| bounds.check(&split.partition, next, Asking::Checkpoint));
                 match out {
-                    Ok(Err(out)) => Err(out.refused(&doing, Asking::Checkpoint)),
+                    Ok(Err(out)) => Err(out.refused(&doing)),
                     Ok(Ok(())) | Err(_) => Err(doing.failed(&error)),
                 }
             }

@@ -296,7 +296,7 @@ impl Question {
                 None => (places.of(&partition, bounds), Asking::Start),
             };
             let reading = Doing { action: "read", ..doing };
-            bounds.check(&partition, next, asking).map_err(|out| out.refused(&reading, asking))?;
+            bounds.check(&partition, next, asking).map_err(|out| out.refused(&reading))?;
             let end =
                 self.options.is_bounded().then(|| position.and_then(|position| position.end).unwrap_or(bounds.high));
             let known = position.and_then(|position| position.topic_id);
@@ -344,7 +344,7 @@ impl Question {
 
     fn fewer_partitions(&self, partition: &Partition, count: i32) -> ConnectorError {
         let Partition { topic, index } = partition;
-        ConnectorError::Kafka {
+        ConnectorError::Unfit {
             name: self.name.clone(),
             problem: format!(
                 "cannot read partition {partition}: topic '{topic}' has only {count} partitions, so it was deleted and created \
@@ -353,7 +353,6 @@ impl Question {
             advice: format!(
                 "nothing was skipped. If what partition {index} held isn't wanted any more, {BEGIN_AFRESH}"
             ),
-            may_pass: false,
         }
     }
 }

@@ -108,7 +108,7 @@ fn out_of_bounds(
         match through_elections(&doing, end, || bounds_of(&consumer, &partition, deadline)) {
             Ok(bounds) => {
                 let checked = bounds.check(&partition, next, asking);
-                out.extend(checked.err().map(|problem| problem.refused(&doing, asking)));
+                out.extend(checked.err().map(|problem| problem.refused(&doing)));
             }
             // A topic or partition that isn't there is told elsewhere.
             Err(error) if error.rdkafka_error_code().is_some_and(is_about_a_topic) => {}

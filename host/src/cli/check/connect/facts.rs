@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub message_bytes_max: i64,
     /// The marker, if its topic is there.
     pub marker: Option<MarkerFacts>,
+    /// The job's checkpoints need a marker that isn't there.
+    pub is_marker_missed: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -63,7 +63,10 @@ pub(super) fn check_connected(file: &JobFile, own: Option<&JobUid>) -> Result<Co
                 connected.findings.extend(marker::read(file, &parts, &mut facts, own));
                 match marker::decided(file, &parts, &facts)? {
                     Some(Ok(found)) => decided = Some(found),
-                    Some(Err(finding)) => connected.findings.push(finding),
+                    Some(Err(finding)) => {
+                        facts.is_marker_missed = true;
+                        connected.findings.push(finding);
+                    }
                     None => {}
                 }
                 connected.findings.extend(judge_parts(&parts, &facts));

@@ -67,6 +67,7 @@ pub(super) fn probe(
         topics,
         message_bytes_max: message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX),
         marker: None,
+        is_marker_missed: false,
     })
 }
 

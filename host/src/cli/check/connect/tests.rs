@@ -68,6 +68,7 @@ fn facts() -> Facts {
         ids: BTreeMap::from([("copy/0/A".to_owned(), Ok(()))]),
         message_bytes_max: 1_000_000,
         marker: Some(MarkerFacts { job_uid: Some("u1".to_owned()), own_uid: Some("u1".to_owned()) }),
+        is_marker_missed: false,
     }
 }
 

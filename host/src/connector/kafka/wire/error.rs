@@ -31,6 +31,9 @@ pub enum WireError {
     NoTls { broker: Address },
     #[error("{broker} speaks TLS only, and security.protocol doesn't ask for it")]
     TlsOnly { broker: Address },
+    /// A listener that knows nobody.
+    #[error("{broker} takes no login, which security.protocol asks for")]
+    NoLogin { broker: Address },
     #[error("{broker} doesn't let the user '{user}' in by {mechanism}: {problem}")]
     Login { broker: Address, user: String, mechanism: &'static str, problem: String },
     #[error("{broker} answers {request} with something unreadable: {problem}")]
@@ -80,6 +83,9 @@ impl WireError {
                 \"sasl_ssl\" (and ssl.ca.location to the certificate of who signed the broker's); or let brokers name a listener \
                 without TLS"
                 .to_owned(),
+            WireError::NoLogin { .. } => "set \"security.protocol\" in properties or properties_file to \"plaintext\", or with TLS to \"ssl\"; \
+                or let brokers name a listener that users log in to"
+                .to_owned(),
             WireError::Login { .. } => {
                 "check sasl.mechanism, sasl.username and sasl.password against the users of the cluster".to_owned()
             }
@@ -112,7 +118,7 @@ impl WireError {
 
     /// Whether the listener speaks another protocol than the settings say.
     pub fn is_of_protocol(&self) -> bool {
-        matches!(self, WireError::NoTls { .. } | WireError::TlsOnly { .. })
+        matches!(self, WireError::NoTls { .. } | WireError::TlsOnly { .. } | WireError::NoLogin { .. })
     }
 
     /// Whether one of the two sides doesn't trust the other.

@@ -3,6 +3,7 @@
 //! Invariant: a password leaves this process only by PLAIN, for which the user has asked.
 
 use bytes::{Buf, Bytes};
+use kafka_protocol::ResponseError;
 use kafka_protocol::error::ParseResponseErrorCode;
 use kafka_protocol::messages::SaslAuthenticateRequest;
 use openssl::base64::encode_block;
@@ -62,6 +63,8 @@ fn shake_hands(connection: &mut Connection, login: &Login) -> Result<(), WireErr
     connection.expect_id(HANDSHAKE.1, id)?;
     match code.err() {
         None => Ok(()),
+        // What a listener without logins says to it.
+        Some(ResponseError::IllegalSaslState) => Err(WireError::NoLogin { broker: connection.broker().clone() }),
         Some(_) if !offered.is_empty() => Err(refused(connection, login, format!("it offers {}", offered.join(", ")))),
         Some(error) => Err(refused(connection, login, error.to_string())),
     }

@@ -15,6 +15,8 @@ pub(in super::super) fn marker(sink: &WantedSink, name: &str, facts: &Facts) -> 
     let found = match usable(&about, name, NEEDED, facts) {
         Ok(found) => found,
         Err(Some(finding)) => return vec![finding],
+        // That it isn't there is told of the checkpoint that needs it.
+        Err(None) if facts.is_marker_missed => return Vec::new(),
         Err(None) => return vec![to_be_made(&about, name, facts)],
     };
     let mut said = vec![Finding::note(&about, format!("marker topic {name}: {}", size(&found.topic)))];

@@ -47,6 +47,13 @@ fn a_refusal_names_user_and_mechanism_and_not_the_password() {
 }
 
 #[test]
+fn a_listener_without_logins_is_told_as_one() {
+    let (outcome, _) = log_in(Mechanism::Plain, vec![Answer::Body(vec![0, 0, 0, 0, 0, 34, 0, 0, 0, 0])]);
+    let error = outcome.expect_err("refused");
+    assert!(error.is_of_protocol() && error.help().contains("security.protocol"), "{error}");
+}
+
+#[test]
 fn scram_shows_the_password_to_nobody_and_believes_nobody_without_proof() {
     let (outcome, requests) = log_in(Mechanism::ScramSha256, vec![hands(), authenticated(0, b"r=other,s=AAAA,i=4096")]);
     assert!(outcome.expect_err("a lie").to_string().contains("nonce"));
