@@ -6,6 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+
 use crate::cli::check::places::check_places;
 use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};

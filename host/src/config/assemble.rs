@@ -12,11 +12,11 @@ use crate::config::job_file::{CheckpointConfig, Component, JobFile, OperatorConf
 use crate::config::problem::Problem;
 use crate::config::raw::{RawCheckpoint, RawJob, RawOperator, RawRestart, RawSink, RawSource, SINK_KEYS, SOURCE_KEYS};
 use crate::config::reader::read;
-use crate::config::{largest_record, shared_transaction};
 use crate::config::source_time;
 use crate::config::standing::Standing;
 use crate::config::tree::{Node, Table, Value, fill, parse, write_json};
 use crate::config::typed::{Parts, read_own};
+use crate::config::{largest_record, shared_transaction};
 use crate::connector::{GeneratorOptions, NexmarkOptions, SinkOptions, SourceOptions};
 use crate::graph::InputRef;
 use crate::guest::Limits;

@@ -39,7 +39,9 @@ pub(super) fn check(
         );
         let help = match guarantee {
             Guarantee::ExactlyOnce => "raise it to more than twice that, or lower message.max.bytes in properties",
-            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => "raise it to that, or lower message.max.bytes in properties",
+            Guarantee::AtLeastOnce | Guarantee::AtMostOnce => {
+                "raise it to that, or lower message.max.bytes in properties"
+            }
         };
         const KEY: &str = "buffer";
         let table = tables.and_then(|tables| inside(tables, name.as_str()));

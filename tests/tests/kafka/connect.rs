@@ -5,9 +5,9 @@ use std::fs;
 
 use lockgate_tests::{KafkaJob, assert_exactly_once, numbered};
 
+use crate::UNUSABLE;
 use crate::brokers::shared;
 use crate::identity::{job_with_state, newest_manifest};
-use crate::UNUSABLE;
 
 /// The check finds something that keeps the job from running, and says each of these; the run then ends by it, too.
 #[track_caller]

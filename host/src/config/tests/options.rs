@@ -275,12 +275,12 @@ fn a_buffer_holds_the_largest_record_that_is_allowed() {
         ))
     };
     // Two buffers of 4 MiB together, in two producers; or one in each.
-    for (guarantee, whose) in [
-        ("exactly-once", "each of two transactions has half of buffer"),
-        ("at-least-once", "that is its buffer"),
-    ] {
+    for (guarantee, whose) in
+        [("exactly-once", "each of two transactions has half of buffer"), ("at-least-once", "that is its buffer")]
+    {
         sinks(guarantee, 4 << 20).expect("it just fits");
-        let message = "a record of \"message.max.bytes\" = 4194305 doesn't fit into librdkafka's queue, which holds 4MiB";
+        let message =
+            "a record of \"message.max.bytes\" = 4194305 doesn't fit into librdkafka's queue, which holds 4MiB";
         let refused = sinks(guarantee, (4 << 20) + 1);
         told(refused, &format!("jobs/job.toml:11: sink.a.buffer: {message}: {whose}"), "raise it to");
     }

@@ -137,7 +137,8 @@ const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
 
 fn validate_brokers(brokers: &str) -> Result<(), BadOption> {
     let is_broker = |broker: &str| {
-        let (protocol, address) = broker.split_once("://").map_or((None, broker), |(name, address)| (Some(name), address));
+        let (protocol, address) =
+            broker.split_once("://").map_or((None, broker), |(name, address)| (Some(name), address));
         if protocol.is_some_and(|name| !PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name))) {
             return false;
         }

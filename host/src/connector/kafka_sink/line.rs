@@ -22,7 +22,7 @@ use crate::protocol::transactions::Turn;
 /// One of the two.
 pub enum Line {
     Transactions(Arc<Pair>),
-    Direct(Direct),
+    Direct(Box<Direct>),
 }
 
 /// A producer without transactions.

@@ -189,7 +189,8 @@ fn direct(sinks: &ToOpen<'_>, purpose: Purpose<'_>) -> Result<KafkaSinks, Connec
         let note = || SameTopics::note(&options.cluster(), name, by_topic());
         let same_topics = (purpose != Purpose::Once).then(note).transpose()?;
         let (name, brokers) = ((*name).clone(), options.brokers.clone());
-        let line = Arc::new(Line::Direct(Direct { name: name.clone(), brokers, producer, ledgers, same_topics }));
+        let line =
+            Arc::new(Line::Direct(Box::new(Direct { name: name.clone(), brokers, producer, ledgers, same_topics })));
         opened.insert(name, OpenSink { line, first: 0, destination });
     }
     Ok(KafkaSinks { sinks: opened, decider: None })

@@ -231,7 +231,13 @@ mod tests {
         let ledgers = Arc::new(Ledgers::new(1, false));
         let deliveries = Deliveries { ledgers: Arc::clone(&ledgers), listener: Listener::new(&name) };
         let producer = client::open(&config, deliveries, &name).expect("it connects later");
-        let line = Line::Direct(Direct { name: name.clone(), brokers: cluster.brokers, producer, ledgers, same_topics: None });
+        let line = Line::Direct(Box::new(Direct {
+            name: name.clone(),
+            brokers: cluster.brokers,
+            producer,
+            ledgers,
+            same_topics: None,
+        }));
         let destination = Destination { topic: "out".to_owned(), partition: Partition::Key, partitions: 1, next: 0 };
         KafkaSinkWriter::new(&name, 0, &Arc::new(line), destination)
     }

@@ -335,7 +335,7 @@ fn what_cannot_be_read_is_told_with_the_choices() {
     let ended = fails(restored(&options, &[state("orders/0", json!({"next": 3}))]));
     let text = said(&ended);
     assert!(text.contains("orders/0") && text.contains("it ends at 2") && text.contains("new name"), "{text}");
-    assert!(matches!(ended, ConnectorError::Kafka { may_pass: false, .. }));
+    assert!(matches!(ended, ConnectorError::Unfit { .. }));
     let fewer = said(&fails(restored(&options, &[state("orders/1", json!({"next": 0}))])));
     assert!(fewer.contains("has only 1 partitions"), "{fewer}");
     let missing = said(&fails(open(&broker.options("topics = ['order']"), 0, 1)));

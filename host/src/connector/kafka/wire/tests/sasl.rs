@@ -48,7 +48,7 @@ fn a_refusal_names_user_and_mechanism_and_not_the_password() {
 
 #[test]
 fn a_listener_without_logins_is_told_as_one() {
-    let (outcome, _) = log_in(Mechanism::Plain, vec![Answer::Body(vec![0, 0, 0, 0, 0, 34, 0, 0, 0, 0])]);
+    let (outcome, _) = log_in(Mechanism::Plain, vec![Answer::Body(vec![0, 34, 0, 0, 0, 0])]);
     let error = outcome.expect_err("refused");
     assert!(error.is_of_protocol() && error.help().contains("security.protocol"), "{error}");
 }
