@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, ensure};
 use lockgate_host::element::{Batch, NO_TIMESTAMP, Row};
 use lockgate_host::guest::{
-    Counters, Emitted, Engine, InstanceContext, Limits, OperatorFactory, OperatorInstance, default_cache_dir,
+    Compiler, Counters, Emitted, Engine, InstanceContext, Limits, OperatorFactory, OperatorInstance, default_cache_dir,
 };
 use lockgate_host::id::{Name, SubtaskId};
 use rustix::time::ClockId;
@@ -82,7 +82,7 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
 
 fn measure() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let engine = Engine::new(default_cache_dir())?;
+    let engine = Engine::new(default_cache_dir(), Compiler::InProcess)?;
     println!("{:<10} {:>6}  {:>11}  {:>11}  {:>12}", "operator", "rows", "Wasm", "native", "Wasm / native");
     for operator in OPERATORS {
         let name = Name::new(operator).context("a name")?;

@@ -68,7 +68,7 @@ fn an_engine_that_is_dropped_ends_its_clock() {
     let before = threads();
     let subject = Subject::new().expect("a subject");
     subject.cycle(1).expect("a cycle");
-    let another = guest::Engine::new(None).expect("an engine");
+    let another = guest::Engine::new(None, guest::Compiler::InProcess).expect("an engine");
     let with = threads();
     drop(another);
     assert_eq!(threads(), with - 1, "one of them beside {before}");

@@ -51,6 +51,11 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// The number by which the system knows it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most memory that it has had in use so far (`VmHWM`).
     ///
     /// # Panics

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use lockgate_host::config::JobFile;
 use lockgate_host::graph::Plan;
-use lockgate_host::guest::{Engine, OperatorFactory, default_cache_dir};
+use lockgate_host::guest::{Compiler, Engine, OperatorFactory, default_cache_dir};
 use lockgate_host::telemetry::{JobCounters, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,8 @@ pub fn run(job_file: &Path, is_native: bool, without_deadlines: bool) -> anyhow:
     let graph = file.graph();
     let mut factories = BTreeMap::<_, Arc<dyn OperatorFactory>>::new();
     let cache = default_cache_dir();
-    let engine = if without_deadlines { Engine::without_deadlines(cache) } else { Engine::new(cache) }?;
+    let engine =
+        if without_deadlines { Engine::without_deadlines(cache) } else { Engine::new(cache, Compiler::InProcess) }?;
     for (name, operator) in &file.operators {
         let factory: Arc<dyn OperatorFactory> = if is_native {
             native::factory(name.as_str()).with_context(|| format!("no native operator '{name}'"))?

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use lockgate_host::element::Batch;
 use lockgate_host::guest::{
-    Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin, default_cache_dir,
+    Compiler, Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin, default_cache_dir,
 };
 use lockgate_host::id::{Name, SubtaskId};
 
@@ -77,7 +77,7 @@ fn rate(instance: &mut Instance, batches: &[Batch]) -> anyhow::Result<f64> {
 
 pub fn compare() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let engine = Engine::new(default_cache_dir())?;
+    let engine = Engine::new(default_cache_dir(), Compiler::InProcess)?;
     let (batches, harmful) = (batches(), harmful(&engine, folder.path())?);
     println!("\nbeside a thread of operators that loop, grow, recurse and trap (medians of {PAIRS} pairs in turn)");
     for operator in OPERATORS {

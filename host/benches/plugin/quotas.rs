@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use lockgate_host::element::{Batch, NO_TIMESTAMP, Row};
 use lockgate_host::guest::{
-    Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin, default_cache_dir,
+    Compiler, Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin, default_cache_dir,
 };
 use lockgate_host::id::{Attempt, Name, SubtaskId};
 use lockgate_host::protocol::MaxParallelism;
@@ -99,7 +99,8 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 
 pub fn compare() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let (with, without) = (Engine::new(default_cache_dir())?, Engine::without_deadlines(default_cache_dir())?);
+    let (with, without) =
+        (Engine::new(default_cache_dir(), Compiler::InProcess)?, Engine::without_deadlines(default_cache_dir())?);
     let batches = batches();
     println!("\nquotas, CPU of calls of {BATCH_ROWS} records (medians of {} rounds in turn)", ROUNDS - 1);
     for operator in OPERATORS {

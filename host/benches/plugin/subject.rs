@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use lockgate_host::element::{Batch, Row};
-use lockgate_host::guest::{Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin};
+use lockgate_host::guest::{
+    Compiler, Counters, Emitted, Engine, Instance, InstanceContext, Limits, OperatorInstance, Plugin,
+};
 use lockgate_host::id::{Name, SubtaskId};
 
 use crate::wat_guest::{EMIT_INPUT, Guest};
@@ -29,7 +31,7 @@ pub struct Subject {
 impl Subject {
     pub fn new() -> anyhow::Result<Subject> {
         let folder = tempfile::tempdir()?;
-        let engine = Engine::new(Some(folder.path().join("cache")))?;
+        let engine = Engine::new(Some(folder.path().join("cache")), Compiler::InProcess)?;
         let wasm = folder.path().join("subject.wasm");
         std::fs::write(&wasm, component())?;
         Ok(Subject { engine, name: Name::new("subject").context("a name")?, wasm, _folder: folder })

@@ -7,18 +7,18 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::cli::compiler::{engine, usual};
 use crate::cli::inspect::refused;
 use crate::cli::load::load;
 use crate::cli::{CliError, print};
-use crate::guest::{Engine, default_cache_dir};
 use crate::id::Name;
 use crate::runtime::{DryRun, DryRunError, DryRunTable, dry_run};
 
 /// # Errors
 /// If the job file or the component can't be used, or the component can't take up the state of the operator.
 pub fn run(job_file: &Path, operator: &Name, wasm: &Path, json: bool) -> Result<(), CliError> {
-    let job = load(job_file)?.into_job();
-    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
+    let job = load(job_file, usual())?.into_job();
+    let engine = engine(usual())?;
     // Of an operator that the job doesn't have, that is said below.
     let limits = job.operators.get(operator).map(|operator| operator.limits).unwrap_or_default();
     let plugin = engine.load_within(operator, wasm, limits).map_err(|error| refused(&error))?;

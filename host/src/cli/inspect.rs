@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::cli::compiler::{CompilerArgs, engine};
 use crate::cli::{CliError, print};
-use crate::guest::{Descriptor, Engine, GuestError, Plugin, WORLD, default_cache_dir};
+use crate::guest::{Descriptor, GuestError, Plugin, WORLD};
 
 /// Show what an operator component is: its world, outputs, state tables, imports and exports. Refuse what isn't one
 #[derive(Debug, clap::Args)]
@@ -25,12 +26,14 @@ pub struct Args {
     /// Print it as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    compiler: CompilerArgs,
 }
 
 /// # Errors
 /// If the file isn't an operator of this host's world.
 pub fn run(args: &Args) -> Result<(), CliError> {
-    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
+    let engine = engine(args.compiler.compiler())?;
     let plugin = engine.inspect(&args.file).map_err(|error| refused(&error))?;
     let title = args.file.display().to_string();
     show(&Report::new(&args.file, &plugin), args.json, &title)

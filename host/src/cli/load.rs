@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::cli::CliError;
 use crate::cli::check::loops::loop_warnings;
+use crate::cli::compiler::engine;
 use crate::cli::inspect::refused;
 use crate::config::JobFile;
 use crate::graph::Plan;
-use crate::guest::{Engine, OperatorFactory, Plugin, default_cache_dir};
+use crate::guest::{Compiler, OperatorFactory, Plugin};
 use crate::id::Name;
 use crate::runtime::Job;
 
@@ -37,19 +38,19 @@ impl Loaded {
 
 /// # Errors
 /// The first thing for which the job can't run.
-pub(super) fn load(path: &Path) -> Result<Loaded, CliError> {
+pub(super) fn load(path: &Path, compiler: Compiler) -> Result<Loaded, CliError> {
     let file = JobFile::load(path)?;
     let graph = file.graph();
     // What is wrong with the graph is said before plugins are compiled.
     Plan::check_shape(&graph)?;
-    let plugins = load_plugins(&file)?;
+    let plugins = load_plugins(&file, compiler)?;
     let facts = plugins.iter().map(|(name, plugin)| (name.clone(), plugin.descriptor().facts())).collect();
     let plan = Plan::new(&graph, &facts)?;
     Ok(Loaded { file, plan, plugins })
 }
 
-fn load_plugins(file: &JobFile) -> Result<BTreeMap<Name, Plugin>, CliError> {
-    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
+fn load_plugins(file: &JobFile, compiler: Compiler) -> Result<BTreeMap<Name, Plugin>, CliError> {
+    let engine = engine(compiler)?;
     let plugin = |(name, operator): (&Name, &crate::config::OperatorConfig)| {
         let wasm = operator.wasm.as_file().ok_or_else(|| {
             let message = format!("operator '{name}' has the plugin {}, which only a daemon has", operator.wasm);

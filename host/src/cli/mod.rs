@@ -9,11 +9,15 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
+use crate::guest::Compiler;
+
 pub mod build;
 mod check;
 pub mod checkpoint;
 mod checkpoint_verbs;
 mod client;
+mod compile_component;
+mod compiler;
 mod dry_run;
 mod error;
 pub mod inspect;
@@ -94,6 +98,8 @@ enum Verb {
     Savepoint(remote::SavepointArgs),
     Plugin(remote::plugin::Args),
     Upgrade(upgrade::Args),
+    #[command(name = Compiler::VERB, hide = true)]
+    CompileComponent(compile_component::Args),
 }
 
 impl Verb {
@@ -117,13 +123,14 @@ impl Verb {
             Verb::Savepoint(args) => remote::savepoint::run(args),
             Verb::Plugin(args) => remote::plugin::run(args),
             Verb::Upgrade(args) => upgrade::run(args),
+            Verb::CompileComponent(args) => compile_component::run(args),
         }
     }
 
     /// Whether results and errors are wanted as JSON.
     fn json(&self) -> bool {
         match self {
-            Verb::New(_) => false,
+            Verb::New(_) | Verb::CompileComponent(_) => false,
             Verb::Build(args) => args.json,
             Verb::Inspect(args) => args.json,
             Verb::Check(args) => args.json,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cli::check::places::check_places;
+use crate::cli::compiler::CompilerArgs;
 use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
@@ -39,12 +40,14 @@ pub struct Args {
     /// Serve metrics for Prometheus over HTTP at /metrics of this HOST:PORT; `:9464` is this machine's own, port 0 a free one
     #[arg(long, value_name = "ADDR")]
     metrics: Option<MetricsAddress>,
+    #[command(flatten)]
+    compiler: CompilerArgs,
 }
 
 /// # Errors
 /// If the job can't be run, or fails.
 pub fn run(args: &Args) -> Result<(), CliError> {
-    let loaded = load(&args.job_file)?;
+    let loaded = load(&args.job_file, args.compiler.compiler())?;
     check_places(&loaded.file)?;
     for warning in loaded.warnings() {
         print::err(&format!("warning: {warning}\n"));

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::api::{self, ApiError, ApiOptions, Token};
 use crate::cli::check::places::check_places;
+use crate::cli::compiler::CompilerArgs;
 use crate::cli::signals::StopSignals;
 use crate::cli::token::{self, token};
 use crate::cli::{CliError, print};
@@ -59,6 +60,8 @@ pub struct Args {
     /// How many jobs it keeps, running or not
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = at_least_one)]
     jobs_max: usize,
+    #[command(flatten)]
+    compiler: CompilerArgs,
     /// Print where it listens, or the error, as JSON
     #[arg(long)]
     pub json: bool,
@@ -123,6 +126,7 @@ async fn serve(args: &Args, token: Option<Token>) -> Result<(), CliError> {
         plugin_bytes_max: args.plugin_max,
         plugins_max: args.plugins_max,
         jobs_max: args.jobs_max,
+        compiler: args.compiler.compiler(),
     };
     let daemon = Daemon::start_with(options_of_daemon, Arc::new(|file| Ok(check_places(file)?)));
     let daemon = tokio::select! {

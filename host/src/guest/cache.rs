@@ -8,8 +8,8 @@
 //! there is no secret key; one that lies beside the files would stop nobody. What the checks do stop is another user, a copied
 //! folder with open permissions, a link to elsewhere, and damage.
 //!
-//! Invariant: [`VerifiedCode`] comes from this process's compiler, or from a folder and file that only this user can write, with a
-//! matching checksum.
+//! Invariant: [`VerifiedCode`] comes from this process's compiler, from a process of this program that it has started and that has
+//! ended well, or from a folder and file that only this user can write, with a matching checksum.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -39,6 +39,20 @@ pub fn default_cache_dir() -> Option<PathBuf> {
 pub(super) struct VerifiedCode(Vec<u8>);
 
 impl VerifiedCode {
+    /// Compiles a component, without limits.
+    ///
+    /// # Errors
+    /// If it isn't valid, or too much for the engine.
+    pub fn compiled(engine: &wasmtime::Engine, wasm: &[u8]) -> wasmtime::Result<VerifiedCode> {
+        engine.precompile_component(wasm).map(VerifiedCode)
+    }
+
+    /// All that a process has given which has been started to compile, and which has ended well. Nobody else could write to where it
+    /// was.
+    pub fn from_compiler(code: Vec<u8>) -> VerifiedCode {
+        VerifiedCode(code)
+    }
+
     /// The code of a component that this process runs already.
     ///
     /// # Errors
@@ -49,6 +63,10 @@ impl VerifiedCode {
 
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 }
 

@@ -14,6 +14,7 @@ use wasmtime::{Config, OptLevel};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::cache::CodeCache;
+use super::compiler::Compiler;
 use super::deadline::GuestClock;
 use super::error::GuestError;
 use super::imports::{self, HostState};
@@ -25,32 +26,35 @@ use crate::id::Name;
 pub struct Engine {
     pub(super) engines: Arc<Engines>,
     pub(super) cache: Option<CodeCache>,
+    pub(super) compiler: Compiler,
 }
 
 impl Engine {
     /// Starts the engine. Compiled code is kept in `cache_dir` ([`default_cache_dir`](super::default_cache_dir)), if there is
-    /// one; a folder that can't be used or could be written by others is left alone with a warning.
+    /// one; a folder that can't be used or could be written by others is left alone with a warning. What isn't there is compiled by
+    /// `compiler`.
     ///
     /// # Errors
     /// [`GuestError::Engine`] if this machine can't run it.
-    pub fn new(cache_dir: Option<PathBuf>) -> Result<Engine, GuestError> {
-        Engine::start(cache_dir, Deadlines::Kept)
+    pub fn new(cache_dir: Option<PathBuf>, compiler: Compiler) -> Result<Engine, GuestError> {
+        Engine::start(cache_dir, compiler, Deadlines::Kept)
     }
 
-    /// An engine whose calls never end by themselves, to measure what deadlines cost. Nothing ends a guest that loops.
+    /// An engine whose calls never end by themselves, to measure what deadlines cost. Nothing ends a guest that loops, and components
+    /// are compiled in this process.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn without_deadlines(cache_dir: Option<PathBuf>) -> Result<Engine, GuestError> {
-        Engine::start(cache_dir, Deadlines::None)
+        Engine::start(cache_dir, Compiler::InProcess, Deadlines::None)
     }
 
-    fn start(cache_dir: Option<PathBuf>, deadlines: Deadlines) -> Result<Engine, GuestError> {
+    fn start(cache_dir: Option<PathBuf>, compiler: Compiler, deadlines: Deadlines) -> Result<Engine, GuestError> {
         let failed = |error: wasmtime::Error| GuestError::Engine { problem: format!("{error:#}") };
         let engines = Arc::new(Engines::start(deadlines).map_err(failed)?);
         let usual = engines.linked(Limits::default().stack()).map_err(failed)?;
         let cache = cache_dir.and_then(|dir| CodeCache::open(dir, engine_key(&usual.wasmtime)));
-        Ok(Engine { engines, cache })
+        Ok(Engine { engines, cache, compiler })
     }
 
     /// Loads the component of an operator: checks it, compiles it or takes the compiled code from the cache, and asks it what
@@ -77,6 +81,14 @@ impl Engine {
     pub fn inspect(&self, wasm: &Path) -> Result<Plugin, GuestError> {
         Plugin::load(self, None, wasm, Limits::of_inspection())
     }
+}
+
+/// An engine that only compiles, for the others with deadlines.
+///
+/// # Errors
+/// If this machine can't run it.
+pub(super) fn compiling() -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&config(Limits::default().stack(), Deadlines::Kept))
 }
 
 /// The exact version: the engine tells only its major one, and a patch may be one of the compiler. A test compares it with what is

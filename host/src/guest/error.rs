@@ -13,6 +13,7 @@ use crate::element::Malformed;
 use crate::id::{Epoch, Name, SubtaskId};
 use crate::state::{Clock, StateError};
 use crate::telemetry::printable;
+use crate::units::{duration, size};
 
 /// Why a component can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +80,12 @@ pub enum Problem {
     DeepFunction { limit: usize },
     #[error("it can't be compiled: {}", one_line(.0))]
     Compile(String),
+    #[error("to compile it takes longer than {}, of wall-clock or processor time", duration::format(*.limit))]
+    CompileTime { limit: Duration },
+    #[error("to compile it takes more memory than {}", size::format(*.limit_bytes))]
+    CompileMemory { limit_bytes: u64 },
+    #[error("the process that compiles it failed: {}", one_line(.happened))]
+    Compiler { happened: String },
     #[error("what it says of itself makes no sense: {0}")]
     Descriptor(#[from] BadDescriptor),
     #[error("it fails when asked what it is: {0}")]
@@ -141,10 +148,25 @@ impl Problem {
             }
             Problem::Mismatch(_) => format!("{rebuild} and version {} of the `lockgate` SDK", WORLD.version),
             Problem::Compile(_) => "this is the component's fault or a limit of the engine; see the cause".to_owned(),
+            Problem::CompileTime { .. } => trusted_more("time"),
+            Problem::CompileMemory { .. } => trusted_more("memory"),
+            Problem::Compiler { .. } => {
+                "if the machine is short of memory, processes or file handles, give it more; otherwise this is the component's fault, \
+                 or the compiler's: nothing else is harmed"
+                    .to_owned()
+            }
             Problem::Descriptor(_) => "change what the operator declares".to_owned(),
             Problem::Describe(error) => error.help(),
         }
     }
+}
+
+/// What to do about a component that takes too much of it to compile.
+fn trusted_more(what: &str) -> String {
+    format!(
+        "a component that is made by a compiler needs far less; if you trust this one, raise --compile-{what} of `lockgate inspect`, \
+         `run` or `serve`: when it is compiled once, its code is kept for all of them"
+    )
 }
 
 /// A call of the host to an operator.

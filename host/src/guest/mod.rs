@@ -5,6 +5,7 @@
 mod bindings;
 mod cache;
 mod compiled;
+mod compiler;
 mod deadline;
 mod descriptor;
 mod engine;
@@ -27,6 +28,7 @@ mod world;
 pub(crate) mod tests;
 
 pub use cache::default_cache_dir;
+pub use compiler::{CompileLimits, Compiler, work as compile_for};
 pub use descriptor::{
     BadDescriptor, DECLARATIONS_MAX, Declared, Descriptor, Input, Redistribution, Table, TableDeclaration, TableKind,
 };

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, ComponentExportIndex};
 
 use super::bindings::{ExportsPre, types};
-use super::cache::{CodeCache, VerifiedCode};
+use super::cache::VerifiedCode;
 use super::descriptor::{Declared, Descriptor, Redistribution, TableKind};
 use super::engine::{Engine, Engines, Linked};
 use super::error::{Call, Failure, GuestError, OperatorError, Problem};
@@ -193,7 +193,7 @@ fn load(engine: &Engine, subtask: SubtaskId, path: &Path, limits: Limits) -> Res
     let hash = hexadecimal(&Sha256::digest(&wasm));
     let mismatch = |error: wasmtime::Error| Problem::Mismatch(format!("{error:#}"));
     let linked = engine.engines.linked(limits.stack()).map_err(mismatch)?;
-    let component = compile(engine.cache.as_ref(), &linked.wasmtime, &hash, &wasm)?;
+    let component = compile(engine, &linked.wasmtime, &hash, &wasm)?;
     check_functions(&component, &interface)?;
     let pre = link(&linked, &component, &interface).map_err(mismatch)?;
     let mut unopened = started(&pre, &engine.engines, subtask, limits)?;
@@ -259,13 +259,8 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Compiled code from the cache, else from the compiler.
-fn compile(
-    cache: Option<&CodeCache>,
-    engine: &wasmtime::Engine,
-    hash: &str,
-    wasm: &[u8],
-) -> Result<Component, Problem> {
-    if let Some(cache) = cache
+fn compile(of: &Engine, engine: &wasmtime::Engine, hash: &str, wasm: &[u8]) -> Result<Component, Problem> {
+    if let Some(cache) = &of.cache
         && let Some(code) = cache.read(hash)
     {
         match compiled::component(engine, &code) {
@@ -276,22 +271,12 @@ fn compile(
     if wasm.len() >= TOLD_BYTES_MIN {
         CompilationStarted { sha256: hash, size_bytes: wasm.len() }.emit();
     }
-    let component = Component::from_binary(engine, wasm).map_err(|error| invalid_or_too_much(&error))?;
-    if let Some(cache) = cache {
-        match component.serialize() {
-            Ok(code) => cache.write(hash, &code),
-            Err(error) => tracing::warn!(hash, %error, "cannot cache compiled code"),
-        }
+    let code = of.compiler.compile(engine, wasm)?;
+    let component = compiled::component(engine, &code).map_err(|error| Problem::Compile(format!("{error:#}")))?;
+    if let Some(cache) = &of.cache {
+        cache.write(hash, code.bytes());
     }
     Ok(component)
-}
-
-/// The compiler validates first; what fails there was never valid.
-fn invalid_or_too_much(error: &wasmtime::Error) -> Problem {
-    if error.chain().any(|cause| cause.is::<wasmparser::BinaryReaderError>()) {
-        return Problem::Invalid(format!("{error:#}"));
-    }
-    Problem::Compile(format!("{error:#}"))
 }
 
 /// Finds every function that an operator must export, so that all missing ones are named at once.

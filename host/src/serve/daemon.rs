@@ -74,11 +74,11 @@ impl Daemon {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_with(options: DaemonOptions, check: JobCheck) -> Result<Arc<Daemon>, ServeError> {
-        let DaemonOptions { data_dir, plugin_bytes_max, plugins_max, jobs_max } = options;
+        let DaemonOptions { data_dir, plugin_bytes_max, plugins_max, jobs_max, compiler } = options;
         let opened = blocking(move || {
             let lock = DataLock::take(&data_dir)?;
             let folder = Arc::new(DataFolder::open(&data_dir, &lock)?);
-            let engine = Engine::new(default_cache_dir()).map_err(|source| ServeError::Plugin { source })?;
+            let engine = Engine::new(default_cache_dir(), compiler).map_err(|source| ServeError::Plugin { source })?;
             let plugins = Plugins::open(Arc::clone(&folder), Arc::new(engine), plugins_max)?;
             let jobs = find_jobs(&folder)?;
             Ok((lock, folder, Arc::new(plugins), jobs))

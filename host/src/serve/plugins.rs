@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::durable::{blocking, names_in, now_ms, read_sealed, remove_file, rename, replace_sealed};
 use super::error::ServeError;
@@ -28,7 +28,7 @@ pub struct Plugins {
     engine: Arc<Engine>,
     plugins_max: usize,
     known: Mutex<BTreeMap<PluginHash, Known>>,
-    compiling: Semaphore,
+    compiling: Arc<Semaphore>,
 }
 
 struct Known {
@@ -77,7 +77,7 @@ impl Plugins {
     /// # Errors
     /// If the folder can't be read.
     pub fn open(folder: Arc<DataFolder>, engine: Arc<Engine>, plugins_max: usize) -> Result<Plugins, ServeError> {
-        let (known, compiling) = (Mutex::default(), Semaphore::new(COMPILING_MAX));
+        let (known, compiling) = (Mutex::default(), Arc::new(Semaphore::new(COMPILING_MAX)));
         let plugins = Plugins { folder, engine, plugins_max, known, compiling };
         let names = names_in(&plugins.folder.plugins())?;
         let hash_of = |name: &str, end: &str| PluginHash::new(name.strip_suffix(end)?).ok();
@@ -146,6 +146,11 @@ impl Plugins {
         Ok(PluginHash::of_digest(&Sha256::digest(&wasm).into()))
     }
 
+    /// Waits until nobody compiles. Work that goes on when nobody waits for it any more takes its turn along.
+    async fn turn(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.compiling).acquire_owned().await.expect("never closed")
+    }
+
     async fn is_whole(self: &Arc<Self>, hash: &PluginHash) -> Result<bool, ServeError> {
         let (plugins, hash) = (Arc::clone(self), hash.clone());
         blocking(move || Ok(plugins.content(&hash).is_ok_and(|content| content == hash))).await
@@ -169,7 +174,7 @@ impl Plugins {
     /// If it can't be used, there are too many, or it can't be written.
     pub async fn add(self: &Arc<Self>, temp: &Path, hash: &PluginHash, shown: &Path) -> Result<Added, ServeError> {
         let size_bytes = std::fs::metadata(temp).map_err(ServeError::folder("look at", temp))?.len();
-        let _turn = self.compiling.acquire().await.expect("never closed");
+        let turn = self.turn().await;
         // Looked at when it is our turn: another upload may have brought the same, or removed it.
         let before = self.known().get_mut(hash).map(|known| {
             known.is_shared = true;
@@ -184,6 +189,7 @@ impl Plugins {
         }
         let (plugins, temp, hash, shown) = (Arc::clone(self), temp.to_owned(), hash.clone(), shown.to_owned());
         blocking(move || {
+            let _turn = turn;
             let plugin = plugins
                 .engine
                 .inspect(&temp)
@@ -226,13 +232,14 @@ impl Plugins {
         if let Some(plugin) = self.loaded(hash)? {
             return Ok(plugin);
         }
-        let _turn = self.compiling.acquire().await.expect("never closed");
+        let turn = self.turn().await;
         // Another job may have loaded it meanwhile.
         if let Some(plugin) = self.loaded(hash)? {
             return Ok(plugin);
         }
         let (plugins, hash) = (Arc::clone(self), hash.clone());
         blocking(move || {
+            let _turn = turn;
             let plugin = Arc::new(plugins.read(&hash)?);
             match plugins.known().get_mut(&hash) {
                 Some(known) => known.loaded = Arc::downgrade(&plugin),
@@ -254,7 +261,7 @@ impl Plugins {
     /// # Errors
     /// If there is none, or it can't be removed for certain.
     pub async fn remove(self: &Arc<Self>, hash: &PluginHash) -> Result<(), ServeError> {
-        let _turn = self.compiling.acquire().await.expect("never closed");
+        let _turn = self.turn().await;
         self.remove_in_turn(hash).await
     }
 
@@ -263,7 +270,7 @@ impl Plugins {
     /// # Errors
     /// As `remove`.
     pub async fn remove_unshared(self: &Arc<Self>, hash: &PluginHash) -> Result<(), ServeError> {
-        let _turn = self.compiling.acquire().await.expect("never closed");
+        let _turn = self.turn().await;
         let is_shared = self.known().get(hash).is_some_and(|known| known.is_shared);
         if is_shared { Ok(()) } else { self.remove_in_turn(hash).await }
     }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::guest::Compiler;
+
 /// How a daemon is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonOptions {
@@ -17,6 +19,8 @@ pub struct DaemonOptions {
     pub plugins_max: usize,
     /// How many jobs there may be, running or not.
     pub jobs_max: usize,
+    /// Compiles plugins.
+    pub compiler: Compiler,
 }
 
 /// A job file, or a changed one.

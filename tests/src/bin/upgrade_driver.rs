@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::Parser;
 use lockgate_host::config::JobFile;
 use lockgate_host::graph::Plan;
-use lockgate_host::guest::{Engine, OperatorFactory, Plugin, default_cache_dir};
+use lockgate_host::guest::{Compiler, Engine, OperatorFactory, Plugin, default_cache_dir};
 use lockgate_host::id::Name;
 use lockgate_host::runtime::{Finished, Job, JobHandle, UpgradeFailed, UpgradeRequest, Upgraded, requests, run};
 use lockgate_host::telemetry::JobCounters;
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 fn drive(arguments: &Arguments) -> anyhow::Result<()> {
-    let engine = Engine::new(default_cache_dir())?;
+    let engine = Engine::new(default_cache_dir(), Compiler::InProcess)?;
     let mut job = load(&engine, &arguments.job_file)?;
     if let Some(Replacement { operator, wasm }) = &arguments.candidate {
         let new = Arc::new(engine.load(operator, wasm)?);

@@ -15,8 +15,8 @@ use std::process::Stdio;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cli::CliError;
+use crate::cli::compiler::{engine, usual};
 use crate::cli::inspect::{self, Report};
-use crate::guest::{Engine, default_cache_dir};
 use component::Origin;
 use crate_info::CrateInfo;
 use toolchain::{TARGET, Toolchain};
@@ -130,7 +130,7 @@ fn put(component: &[u8], out: &Path, origin: Origin<'_>) -> Result<Report, CliEr
     let temporary = folder.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
     let load = || {
         fs::write(&temporary, component).map_err(|error| failed(&error))?;
-        let engine = Engine::new(default_cache_dir()).map_err(|error| inspect::refused(&error))?;
+        let engine = engine(usual())?;
         let plugin = engine.inspect(&temporary).map_err(|error| origin.no_operator(&error))?;
         fs::rename(&temporary, out).map_err(|error| failed(&error))?;
         Ok(Report::new(out, &plugin))

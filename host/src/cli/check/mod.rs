@@ -20,6 +20,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use crate::cli::check::connect::{Connected, check_connected};
+use crate::cli::compiler::usual;
 use crate::cli::load::{Loaded, load};
 use crate::cli::{CliError, print};
 use crate::runtime::preview;
@@ -63,7 +64,7 @@ enum GraphForm {
 /// # Errors
 /// The first thing for which the job can't run.
 pub fn run(args: &Args) -> Result<(), CliError> {
-    let loaded = load(&args.job_file)?;
+    let loaded = load(&args.job_file, usual())?;
     check_places(&loaded.file)?;
     let connected = match args.connect {
         true => Some(check_connected(&loaded.file, own_uid(&loaded.file)?.as_ref())?),

@@ -7,9 +7,8 @@ mod report;
 
 use std::path::PathBuf;
 
-use crate::cli::inspect::refused;
+use crate::cli::compiler::{engine, usual};
 use crate::cli::{CliError, print};
-use crate::guest::{Engine, default_cache_dir};
 use crate::replay::{Capsule, Outcome, ReplayError, rerun, rerun_with, write_test};
 use report::Report;
 
@@ -47,7 +46,7 @@ pub struct Args {
 /// If the capsule can't be used, or what comes of it isn't what is wanted.
 pub fn run(args: &Args) -> Result<(), CliError> {
     let capsule = Capsule::read(&args.capsule).map_err(|error| unusable(&error))?;
-    let engine = Engine::new(default_cache_dir()).map_err(|error| refused(&error))?;
+    let engine = engine(usual())?;
     let rerun = match &args.wasm {
         None => rerun(&engine, &capsule),
         Some(wasm) => rerun_with(&engine, &capsule, wasm),

@@ -170,7 +170,7 @@ fn a_cached_component_loads_in_milliseconds_and_a_corrupt_cache_is_compiled_anew
     let cache = folder.path().join("cache");
     let (_component_folder, path) = file(&Guest::default().component());
     let load = || {
-        let engine = Engine::new(Some(cache.clone())).expect("an engine");
+        let engine = Engine::new(Some(cache.clone()), Compiler::InProcess).expect("an engine");
         let start = Instant::now();
         let plugin = engine.load(&name("op"), &path).expect("it loads");
         plugin.instantiate(context(Limits::default())).expect("it runs");
@@ -192,7 +192,7 @@ fn a_cached_component_loads_in_milliseconds_and_a_corrupt_cache_is_compiled_anew
 fn a_cache_that_can_t_be_used_costs_only_time() {
     let (_folder, path) = file(&Guest::default().component());
     // A file where the folder should be.
-    let engine = Engine::new(Some(path.clone())).expect("an engine");
+    let engine = Engine::new(Some(path.clone()), Compiler::InProcess).expect("an engine");
     engine.load(&name("op"), &path).expect("it loads");
     assert!(default_cache_dir().is_none_or(|dir| dir.is_absolute()));
 }

@@ -16,7 +16,9 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use self::guest::Guest;
-use super::{Counters, Engine, GuestError, Instance, InstanceContext, Limits, OperatorError, Plugin, Problem};
+use super::{
+    Compiler, Counters, Engine, GuestError, Instance, InstanceContext, Limits, OperatorError, Plugin, Problem,
+};
 use crate::element::{Batch, Row};
 use crate::id::{Attempt, Name, SubtaskId};
 use crate::protocol::MaxParallelism;
@@ -26,7 +28,7 @@ use crate::store::TableRef;
 /// One engine for all tests, without a cache.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(None).expect("an engine"))
+    ENGINE.get_or_init(|| Engine::new(None, Compiler::InProcess).expect("an engine"))
 }
 
 fn name(text: &str) -> Name {

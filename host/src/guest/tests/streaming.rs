@@ -65,7 +65,7 @@ fn the_context_reaches_open() {
 fn an_instance_outlives_its_engine_and_keeps_its_deadline() {
     let spin = Guest { process: "(loop $spin (br $spin))".to_owned(), ..Guest::default() };
     let (_folder, path) = file(&spin.component());
-    let engine = Engine::new(None).expect("an engine");
+    let engine = Engine::new(None, Compiler::InProcess).expect("an engine");
     let plugin = engine.load(&name("op"), &path).expect("it loads");
     let limits = Limits { call_timeout: std::time::Duration::from_millis(30), ..Limits::default() };
     let mut instance = plugin.instantiate(context(limits)).expect("it opens");

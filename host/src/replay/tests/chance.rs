@@ -6,13 +6,13 @@ use super::*;
 use crate::guest::tests::context;
 use crate::guest::tests::trials::{NUMBER, trap_at};
 use crate::guest::tests::wasi::{VERSION, count, counted, guest_of};
-use crate::guest::{Emitted, Engine, Limits, OperatorInstance};
+use crate::guest::{Compiler, Emitted, Engine, Limits, OperatorInstance};
 use crate::replay::rerun::rerun;
 
 #[test]
 fn a_failure_by_chance_is_replayed_bit_for_bit_with_the_numbers_of_its_call() {
     let (folder, capsules) = folder();
-    let engine = Engine::new(None).expect("an engine");
+    let engine = Engine::new(None, Compiler::InProcess).expect("an engine");
     let number = counted(&guest_of(VERSION, &count(NUMBER)), 1, &[5, 6])[1];
     let path = folder.path().join("chance.wasm");
     std::fs::write(&path, guest_of(VERSION, &trap_at(number)).component()).expect("written");

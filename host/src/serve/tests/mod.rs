@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{Daemon, DaemonOptions, JobInfo, PluginInfo, ServeError, Submission};
+use crate::guest::Compiler;
 use crate::guest::tests::guest::{EMIT_INPUT, Guest};
 
 /// So long nothing takes, on any machine.
@@ -60,7 +61,8 @@ async fn start_at(root: &Path) -> Result<Arc<Daemon>, ServeError> {
 }
 
 fn options(root: &Path) -> DaemonOptions {
-    DaemonOptions { data_dir: root.join("data"), plugin_bytes_max: 1 << 20, plugins_max: 8, jobs_max: 4 }
+    let compiler = Compiler::InProcess;
+    DaemonOptions { data_dir: root.join("data"), plugin_bytes_max: 1 << 20, plugins_max: 8, jobs_max: 4, compiler }
 }
 
 /// An operator that gives on what it gets; each name is another component.

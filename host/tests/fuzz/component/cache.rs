@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use lockgate_host::guest::Engine;
+use lockgate_host::guest::{Compiler, Engine};
 use tempfile::TempDir;
 
 use crate::chance::Chance;
@@ -47,7 +47,7 @@ impl Place {
             let (wasm, cache) = (folder.path().join("op.wasm"), folder.path().join("cache"));
             let guest = Guest { process: EMIT_INPUT.to_owned(), ..Guest::default() };
             fs::write(&wasm, guest.component()).expect("written");
-            let engine = Engine::new(Some(cache.clone())).expect("an engine");
+            let engine = Engine::new(Some(cache.clone()), Compiler::InProcess).expect("an engine");
             engine.load(&name(), &wasm).expect("it loads");
             let mut files = fs::read_dir(&cache).expect("a folder").map(|entry| entry.expect("an entry").path());
             let code = files.next().expect("the code");

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use lockgate_host::element::{Batch, Row};
 use lockgate_host::guest::{
-    Counters, Emitted, Engine, GuestError, InstanceContext, Limits, OperatorError, OperatorInstance, Plugin, Problem,
+    Compiler, Counters, Emitted, Engine, GuestError, InstanceContext, Limits, OperatorError, OperatorInstance, Plugin,
+    Problem,
 };
 use lockgate_host::id::{Epoch, Name, SubtaskId};
 use lockgate_host::protocol::MaxParallelism;
@@ -31,7 +32,7 @@ impl Bench {
     fn get() -> &'static Bench {
         static BENCH: OnceLock<Bench> = OnceLock::new();
         BENCH.get_or_init(|| Bench {
-            engine: Engine::new(None).expect("an engine"),
+            engine: Engine::new(None, Compiler::InProcess).expect("an engine"),
             folder: tempfile::tempdir().expect("a folder"),
         })
     }

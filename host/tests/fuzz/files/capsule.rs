@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use lockgate_host::guest::{Engine, hexadecimal};
+use lockgate_host::guest::{Compiler, Engine, hexadecimal};
 use lockgate_host::replay::{Capsule, rerun};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ fn replay(capsule: &Capsule) -> Result<&'static str, String> {
     // The one component is compiled once.
     let (_, engine) = ENGINE.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
-        let engine = Engine::new(Some(folder.path().join("cache"))).expect("an engine");
+        let engine = Engine::new(Some(folder.path().join("cache")), Compiler::InProcess).expect("an engine");
         (folder, engine)
     });
     match rerun(engine, capsule) {

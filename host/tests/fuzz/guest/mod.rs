@@ -11,7 +11,7 @@ mod store;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use lockgate_host::guest::{Counters, Engine, InstanceContext, Limits, Plugin};
+use lockgate_host::guest::{Compiler, Counters, Engine, InstanceContext, Limits, Plugin};
 use lockgate_host::id::{Name, SubtaskId};
 use lockgate_host::state::BlockCache;
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ impl World {
         static WORLD: OnceLock<World> = OnceLock::new();
         WORLD.get_or_init(|| {
             let folder = tempfile::tempdir().expect("a folder");
-            let engine = Engine::new(None).expect("an engine");
+            let engine = Engine::new(None, Compiler::InProcess).expect("an engine");
             let load = |file: &str, component: &[u8]| {
                 let path = folder.path().join(file);
                 std::fs::write(&path, component).expect("written");

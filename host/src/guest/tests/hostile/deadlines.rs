@@ -36,7 +36,7 @@ fn failure_within_an_hour(call: &str) -> Failure {
     );
     let guest = Guest { tables: vec![("counts", 0, 1)], timers: true, process, ..Guest::default() };
     let (_component_folder, path) = file(&guest.component());
-    let engine = Engine::new(None).expect("an engine");
+    let engine = Engine::new(None, Compiler::InProcess).expect("an engine");
     let plugin = engine.load(&name("op"), &path).expect("it loads");
     let (_folder, state) = whole_state(&["counts", TIMERS_TABLE], 1 << 20);
     let hour = Duration::from_secs(3600);
