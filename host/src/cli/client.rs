@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -183,6 +184,10 @@ impl Client {
             let error = CliError::failed(format!("no daemon answers at {}", self.server)).caused_by(error);
             return error.help("start one with: lockgate serve --data DIR; or name another with --server");
         }
+        if matches!(error, ureq::Error::Io(_)) && !has_address(&self.server) {
+            let error = CliError::failed(format!("there is no host of the name in {}", self.server)).caused_by(error);
+            return error.help("name the daemon with --server http://HOST:PORT");
+        }
         let error = CliError::failed(format!("the daemon at {} has broken off", self.server)).caused_by(error);
         error.help("look at its log and at the status of the job: what was asked may have been done")
     }
@@ -236,6 +241,13 @@ fn checked(given: &str) -> Result<String, CliError> {
     Ok(url.to_owned())
 }
 
+/// Whether the host of a URL can be found. Asked only when it didn't answer.
+fn has_address(url: &str) -> bool {
+    let uri = url.parse::<Uri>().unwrap_or_default();
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    (host, uri.port_u16().unwrap_or(80)).to_socket_addrs().is_ok_and(|mut addresses| addresses.next().is_some())
+}
+
 /// A reader that tells how much was read.
 struct Counted<'a, R> {
     reader: R,
@@ -277,6 +289,12 @@ mod tests {
             assert_eq!(error.exit(), Exit::Unusable);
             assert!(error.to_string().contains("help: ") && !error.to_string().contains('\u{1b}'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_host_that_there_is_not_is_told_from_one_that_is_silent() {
+        assert!(has_address("http://127.0.0.1:1") && has_address("http://[::1]:1") && has_address("http://localhost"));
+        assert!(!has_address("http://nowhere.invalid") && !has_address("nonsense://"));
     }
 
     #[test]

@@ -117,6 +117,8 @@ fn what_cannot_be_asked_is_said_with_what_to_do() {
     drop(gone);
     let nobody = finish(&daemon, &["list", "--server", &address]);
     nobody.assert_refused(FAILED, &["no daemon answers at", &address, "lockgate serve"]);
+    let nowhere = finish(&daemon, &["list", "--server", "nowhere.invalid"]);
+    nowhere.assert_refused(FAILED, &["there is no host of the name in http://nowhere.invalid", "--server"]);
     let mut wrong = verb(&daemon, &["list"]);
     wrong.env("LOCKGATE_TOKEN", "not-the-secret-of-the-tests");
     Running::start(wrong).wait().assert_refused(UNUSABLE, &["token", "LOCKGATE_TOKEN"]);
