@@ -83,10 +83,12 @@ impl Attempts {
                 Ok(ended) => return Ok(self.finished(ended)),
                 Err(_) if self.requests.wish_now() == Wish::Cancel => return Ok(self.finished(Ended::Cancelled)),
                 Err(Failed::OnTrial(error)) => {
+                    self.requests.attempt_failed();
                     self.announce(&error, NextAttempt::Revert);
                     crash::point("upgrade.reverting");
                 }
                 Err(failed) => {
+                    self.requests.attempt_failed();
                     let delay = self.bear(failed, began.elapsed())?;
                     if let Some(ended) = self.ended_within(delay).await {
                         return Ok(self.finished(ended));

@@ -12,6 +12,8 @@ use crate::id::{Epoch, Name};
 
 /// How many requests may wait to be taken. A running job takes them at once; only between two attempts they wait.
 const REQUESTS_MAX: usize = 16;
+/// So many attempts may fail while a checkpoint is awaited. A record at which an operator traps takes two.
+const FAILURES_MAX: u64 = 5;
 
 /// The component of each operator, by its hash, as far as it has one.
 pub type Components = BTreeMap<Name, String>;
@@ -21,8 +23,10 @@ pub fn requests() -> (JobHandle, Requests) {
     let (wish_in, wish) = watch::channel(Wish::GoOn);
     let (queue_in, queue) = mpsc::channel(REQUESTS_MAX);
     let (components, components_out) = watch::channel(None);
-    let handle = JobHandle { wish: Arc::new(wish_in), queue: queue_in, components: components_out };
-    (handle, Requests { wish, queue, checkpoints: Vec::new(), components })
+    let (failures, failures_out) = watch::channel(0);
+    let handle =
+        JobHandle { wish: Arc::new(wish_in), queue: queue_in, components: components_out, failures: failures_out };
+    (handle, Requests { wish, queue, checkpoints: Vec::new(), components, failures })
 }
 
 /// How the job is wished to go on. Later ones go before earlier ones.
@@ -48,6 +52,8 @@ pub enum RequestRefused {
     Ended,
     #[error("{REQUESTS_MAX} requests to the job are waiting already")]
     Busy,
+    #[error("{FAILURES_MAX} attempts of the job have failed meanwhile")]
+    Failing,
 }
 
 impl RequestRefused {
@@ -55,6 +61,7 @@ impl RequestRefused {
     pub fn help(&self) -> String {
         match self {
             RequestRefused::Ended => "start it again, and ask then".to_owned(),
+            RequestRefused::Failing => "find out why it fails, and ask again when it runs".to_owned(),
             RequestRefused::Busy => "wait until its next attempt has begun, which takes them, and ask again".to_owned(),
         }
     }
@@ -66,6 +73,8 @@ pub struct JobHandle {
     wish: Arc<watch::Sender<Wish>>,
     queue: mpsc::Sender<Request>,
     components: watch::Receiver<Option<Components>>,
+    /// How many attempts have failed.
+    failures: watch::Receiver<u64>,
 }
 
 impl JobHandle {
@@ -93,11 +102,19 @@ impl JobHandle {
     /// fails meanwhile, the next one takes it. While an upgrade is on probation, it comes when that is over.
     ///
     /// # Errors
-    /// If the job has ended, or ends before.
+    /// If the job has ended, ends before, or fails again and again.
     pub async fn checkpoint(&self) -> Result<Epoch, RequestRefused> {
         let (reply, answer) = oneshot::channel();
+        let mut failures = self.failures.clone();
+        let failures_max = failures.borrow().saturating_add(FAILURES_MAX);
         self.ask(Request::Checkpoint(reply))?;
-        answer.await.map_err(|_| RequestRefused::Ended)
+        tokio::select! {
+            biased;
+            epoch = answer => epoch.map_err(|_| RequestRefused::Ended),
+            failing = failures.wait_for(|failures| *failures >= failures_max) => {
+                Err(if failing.is_ok() { RequestRefused::Failing } else { RequestRefused::Ended })
+            }
+        }
     }
 
     /// Gives an operator another component, without stopping the stream, and says what came of it when it is adopted.
@@ -108,7 +125,7 @@ impl JobHandle {
         let (reply, answer) = oneshot::channel();
         self.ask(Request::Upgrade(upgrade, reply)).map_err(|refused| match refused {
             RequestRefused::Ended => UpgradeFailed::Stopped,
-            RequestRefused::Busy => UpgradeFailed::Refused { why: refused.to_string() },
+            RequestRefused::Busy | RequestRefused::Failing => UpgradeFailed::Refused { why: refused.to_string() },
         })?;
         answer.await.unwrap_or(Err(UpgradeFailed::Stopped))
     }
@@ -140,6 +157,7 @@ pub struct Requests {
     queue: mpsc::Receiver<Request>,
     checkpoints: Vec<Awaited>,
     components: watch::Sender<Option<Components>>,
+    failures: watch::Sender<u64>,
 }
 
 /// A checkpoint that somebody waits for.
@@ -170,7 +188,14 @@ impl Requests {
         !self.checkpoints.is_empty()
     }
 
+    /// An attempt has failed, and there may be another one.
+    pub(super) fn attempt_failed(&self) {
+        self.failures.send_modify(|failures| *failures += 1);
+    }
+
     pub(super) fn await_checkpoint(&mut self, reply: oneshot::Sender<Epoch>) {
+        // Those who have given up are taken off, so that there aren't more and more of them.
+        self.checkpoints.retain(|awaited| !awaited.reply.is_closed());
         self.checkpoints.push(Awaited { epoch: None, reply });
     }
 
@@ -223,6 +248,34 @@ mod tests {
         requests.injected(Epoch(6));
         requests.committed(Epoch(6));
         assert_eq!(asked.await.expect("no panic"), Ok(Epoch(6)));
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_of_a_job_that_only_fails_is_refused() {
+        let (handle, mut requests) = requests();
+        requests.attempt_failed();
+        let asks = || {
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.checkpoint().await })
+        };
+        // One of them is taken and one is not.
+        let (taken, waiting) = (asks(), asks());
+        let Some(Request::Checkpoint(reply)) = requests.next().await else { panic!("a checkpoint is asked for") };
+        requests.await_checkpoint(reply);
+        while handle.queue.capacity() == REQUESTS_MAX {
+            tokio::task::yield_now().await;
+        }
+        for _ in 1..FAILURES_MAX {
+            requests.attempt_failed();
+        }
+        tokio::task::yield_now().await;
+        assert!(!taken.is_finished() && !waiting.is_finished(), "it may still come");
+        requests.attempt_failed();
+        assert_eq!(taken.await.expect("no panic"), Err(RequestRefused::Failing));
+        assert_eq!(waiting.await.expect("no panic"), Err(RequestRefused::Failing));
+        let (reply, _answer) = oneshot::channel();
+        requests.await_checkpoint(reply);
+        assert_eq!(requests.checkpoints.len(), 1, "who has given up isn't kept");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Checkpoints that a user keeps.
 
 use super::*;
+use crate::guest::tests::guest::{RESULT, store};
 use crate::serve::{ErrorKind, StopMode};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +46,23 @@ async fn a_job_stops_with_a_savepoint_that_is_its_last_checkpoint_and_goes_on_fr
     let kept = daemon.checkpoints("copy").await.expect("listed").into_iter().filter(|it| it.kept).count();
     assert_eq!(kept, 1);
     assert_exactly_once(&place.numbers());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_savepoint_of_a_job_that_restarts_for_ever_is_refused() {
+    let place = Place::new();
+    let daemon = place.start().await;
+    // No snapshot of it succeeds, and each time it says that the next one may.
+    let snapshot = store(RESULT, [1]);
+    let failing = Guest { name: "failing", process: EMIT_INPUT.to_owned(), snapshot, ..Guest::default() }.component();
+    place.component("same.wasm", &failing);
+    let restart = "[restart]\nstrategy = 'fixed-delay'\nattempts = 1000000\ndelay = '1ms'\n[checkpoint]";
+    let submission = changed(copy(place.path(), "same.wasm"), "[checkpoint]", restart);
+    daemon.submit(submission).await.expect("submitted");
+    until(&daemon, "copy", |info| info.restarts > 0).await;
+    let error = daemon.savepoint("copy").await.expect_err("it never comes");
+    assert!(error.to_string().contains("5 attempts of the job have failed meanwhile"), "{error}");
+    daemon.stop("copy", StopMode::Now).await.expect("stopped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
