@@ -44,6 +44,9 @@ pub(super) fn refused(error: &GuestError) -> CliError {
     CliError::unusable(error.to_string()).help(error.help())
 }
 
+/// How many imports, and exports, the text shows. Operators have fewer, unless they are made to be a nuisance.
+const NAMES_SHOWN_MAX: usize = 100;
+
 /// All that is known of a component without running a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -101,9 +104,18 @@ impl fmt::Display for Report {
             let is_wasi = self.wasi_imports.contains(import);
             format!("{import}{}", if is_wasi { " (satisfied by nothing real)" } else { "" })
         };
-        line(f, "imports", &self.imports.iter().map(import).collect::<Vec<_>>())?;
-        line(f, "exports", &self.exports)
+        line(f, "imports", &a_few(&self.imports, import))?;
+        line(f, "exports", &a_few(&self.exports, String::clone))
     }
+}
+
+/// The first of the names, and how many more there are.
+fn a_few(names: &[String], shown: impl Fn(&String) -> String) -> Vec<String> {
+    let mut lines = names.iter().take(NAMES_SHOWN_MAX).map(shown).collect::<Vec<_>>();
+    if names.len() > NAMES_SHOWN_MAX {
+        lines.push(format!("and {} more", names.len() - NAMES_SHOWN_MAX));
+    }
+    lines
 }
 
 /// Prints a report to standard output.
@@ -119,4 +131,19 @@ pub(super) fn show(report: &Report, json: bool, title: &str) -> Result<(), CliEr
         format!("{title}\n{report}")
     };
     print::out(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_names_a_few_are_shown_and_the_rest_is_counted() {
+        let names = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
+        let all = names(NAMES_SHOWN_MAX);
+        assert_eq!(a_few(&all, String::clone), all);
+        let many = a_few(&names(90_000), |name| format!("<{name}>"));
+        assert_eq!((many.len(), many[0].as_str()), (NAMES_SHOWN_MAX + 1, "<0>"));
+        assert_eq!(many[NAMES_SHOWN_MAX], "and 89900 more");
+    }
 }

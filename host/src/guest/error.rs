@@ -62,15 +62,17 @@ pub enum Problem {
     CoreModule,
     #[error("it is not a valid component (damaged or cut short?): {}", one_line(.0))]
     Invalid(String),
-    #[error("it is a component but not an operator: it lacks {}; it exports {}", listed(.missing), exported(.exports))]
+    #[error("it is a component but not an operator: it lacks {}; it exports {}", listed(.missing, MISSING_SHOWN_MAX), exported(.exports))]
     NotAnOperator { missing: Vec<String>, exports: Vec<String> },
     #[error("it was built against version {} of the operator world, and this host has {}", one_line(.built), WORLD.version)]
     WorldVersion { built: String },
-    #[error("it imports {}, which operators don't get", listed(.imports))]
+    #[error("it imports {}, which operators don't get", listed(.imports, NAMES_SHOWN_MAX))]
     Import { imports: Vec<String> },
     #[error("it doesn't fit the operator world {version}: {}", one_line(.0), version = WORLD.version)]
     Mismatch(String),
-    #[error("the components within it are instantiated so often that it becomes more than {parts_max} parts")]
+    #[error(
+        "it becomes more than {parts_max} parts (imports, exports, types and the like) when what is within it is instantiated"
+    )]
     Unfolds { parts_max: u64 },
     #[error("components within it hand each other components, so that what it becomes can't be known beforehand")]
     PassesComponents,
@@ -93,7 +95,9 @@ pub enum Problem {
 }
 
 /// What an error shows of names and texts that come out of a component, which may have been made to look like something else.
-const NAMES_SHOWN_MAX: usize = 20;
+const NAMES_SHOWN_MAX: usize = 6;
+/// All functions of an operator.
+const MISSING_SHOWN_MAX: usize = 20;
 const NAME_BYTES_SHOWN: usize = 128;
 const TEXT_BYTES_SHOWN: usize = 4096;
 
@@ -101,17 +105,18 @@ fn one_line(text: &str) -> String {
     printable(text, TEXT_BYTES_SHOWN)
 }
 
-fn listed(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_SHOWN_MAX).map(|name| printable(name, NAME_BYTES_SHOWN));
+/// So many of the names, and how many more there are.
+fn listed(names: &[String], shown_max: usize) -> String {
+    let shown = names.iter().take(shown_max).map(|name| printable(name, NAME_BYTES_SHOWN));
     let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN_MAX) {
+    match names.len().saturating_sub(shown_max) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
 }
 
 fn exported(names: &[String]) -> String {
-    if names.is_empty() { "nothing (is it cut short?)".to_owned() } else { listed(names) }
+    if names.is_empty() { "nothing (is it cut short?)".to_owned() } else { listed(names, NAMES_SHOWN_MAX) }
 }
 
 impl Problem {
@@ -124,8 +129,8 @@ impl Problem {
             Problem::TooLarge { .. } => "build it without debug information".to_owned(),
             Problem::Empty | Problem::NotWasm | Problem::Invalid(_) => rebuild.to_owned(),
             Problem::Unfolds { .. } | Problem::PassesComponents => {
-                "this is the component's fault: compose it so that each component within it is instantiated where it is defined, and \
-                 seldom"
+                "this is the component's fault: compose it of fewer parts, and so that each component within it is instantiated where it is \
+                 defined, and seldom"
                     .to_owned()
             }
             Problem::LargeFunction { .. } | Problem::DeepFunction { .. } => {

@@ -187,7 +187,7 @@ fn names_that_are_long_many_or_made_for_a_terminal_are_shown_harmlessly() {
     let problem = refusal(&exporting(evil));
     assert!(matches!(&problem, Problem::NotAnOperator { exports, .. } if exports.len() == 5000));
     let said = problem.to_string();
-    assert!(said.len() < 10_000 && said.contains("and 4980 more") && !said.contains(char::is_control), "{said}");
+    assert!(said.len() < 2_000 && said.contains("and 4994 more") && !said.contains(char::is_control), "{said}");
     let version = exporting(["lockgate:operator/operator@\u{1b}[31m\n9.9.9".to_owned()].into_iter());
     let said = refusal(&version).to_string();
     assert!(said.contains("9.9.9") && !said.contains(char::is_control), "{said}");
