@@ -169,11 +169,12 @@ fn a_marker_that_goes_back_is_refused_until_the_newest_is_there_again() {
     let old_epoch = job.newest_epoch();
     assert_goes_on(&job, &client);
     let newest = client.read(&marker, true).pop().expect("a marker");
-    let new_epoch = job.newest_epoch();
+    assert!(job.newest_epoch() > old_epoch);
     client.produce(&marker, &[again(older)]);
-    let epochs = [format!("checkpoint {old_epoch}"), format!("after that {new_epoch} was decided")];
+    // One of those after it is named, of which there may be several.
+    let names = format!("it names checkpoint {old_epoch}, and after that ");
     for _ in 0..2 {
-        job.folder.run().assert_refused(UNUSABLE, &[&marker, &epochs[0], &epochs[1]]);
+        job.folder.run().assert_refused(UNUSABLE, &[&marker, &names, " was decided"]);
     }
     assert_exactly_once(2_000, &client.read(&job.output(), true));
     client.produce(&marker, &[again(newest)]);
