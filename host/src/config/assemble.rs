@@ -61,7 +61,13 @@ pub(super) fn assemble(standing: &Standing<'_>, text: &str) -> Result<JobFile, P
     let operators = each(&mut root, "operator", |node| shared.operator(node, &operator_defaults))?;
     let sinks = each(&mut root, "sink", |node| shared.sink(node, &sink_defaults))?;
     largest_record::check(&sinks, job.guarantee, sink_tables.as_ref())?;
-    warnings.extend(shared_transaction::check(&sinks, job.guarantee, checkpoint.interval, sink_tables.as_ref())?);
+    warnings.extend(shared_transaction::check(
+        &job.name,
+        &sinks,
+        job.guarantee,
+        checkpoint.interval,
+        sink_tables.as_ref(),
+    )?);
     Ok(JobFile {
         path: standing.path.to_owned(),
         job: job.name,

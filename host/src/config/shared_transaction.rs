@@ -16,6 +16,7 @@ use crate::units::duration::format;
 
 /// `tables`: all of `[sink]`, as it was written. `interval`: of checkpoints. Gives what is probably a mistake but can run.
 pub(super) fn check(
+    job: &Name,
     sinks: &BTreeMap<Name, SinkConfig>,
     guarantee: Guarantee,
     interval: Duration,
@@ -25,13 +26,30 @@ pub(super) fn check(
         Guarantee::ExactlyOnce => {}
         Guarantee::AtLeastOnce | Guarantee::AtMostOnce => return Ok(None),
     }
-    let mut kafka = sinks.iter().filter_map(|(name, sink)| match &sink.options {
-        SinkOptions::Kafka(options) => Some((name, options)),
-        SinkOptions::File(_) | SinkOptions::Null(_) => None,
-    });
-    let Some((first, options)) = kafka.next() else { return Ok(None) };
-    kafka.try_for_each(|(second, other)| differ((first, options), (second, other), tables))?;
+    let kafka = || {
+        sinks.iter().filter_map(|(name, sink)| match &sink.options {
+            SinkOptions::Kafka(options) => Some((name, options)),
+            SinkOptions::File(_) | SinkOptions::Null(_) => None,
+        })
+    };
+    let Some((first, options)) = kafka().next() else { return Ok(None) };
+    kafka().skip(1).try_for_each(|(second, other)| differ((first, options), (second, other), tables))?;
+    kafka().try_for_each(|(name, other)| not_among_markers(name, &other.topic, &options.marker_topic(job), tables))?;
     outlives(first, options.transaction_timeout, interval, tables)
+}
+
+fn not_among_markers(sink: &Name, topic: &str, marker_topic: &str, tables: Option<&Node>) -> Result<(), Problem> {
+    const KEY: &str = "topic";
+    if topic != marker_topic {
+        return Ok(());
+    }
+    let problem = Problem::invalid(format!(
+        "'{topic}' is the topic of the marker, which must not be among the records of the output"
+    ));
+    let place = tables.and_then(|tables| inside(inside(tables, sink.as_str())?, KEY));
+    let problem =
+        problem.with_help("name another one, or another marker_topic").at(place.and_then(|node| node.span.clone()));
+    Err(problem.inside(KEY).inside(sink.as_str()).inside("sink"))
 }
 
 /// A transaction is open from one barrier to the next, and until that checkpoint is committed.

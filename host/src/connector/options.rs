@@ -14,13 +14,13 @@ use super::event_time::{EventTimeOptions, TimedReader};
 use super::file_sink::{self, FileSinkOptions};
 use super::file_source::{self, FileReader, FileSourceOptions};
 use super::generator::{EventTime, GeneratorOptions, GeneratorReader};
-use super::kafka::Client;
 use super::kafka_sink::{self, KafkaSinkOptions};
 use super::kafka_source::{self, KafkaReader, KafkaReporter, KafkaSourceOptions};
 use super::nexmark::{NexmarkOptions, NexmarkReader};
 use super::null_sink::NullSinkOptions;
 use super::{ConnectorContext, ConnectorError, ProgressReporter, SourceReader};
 use crate::id::Name;
+use crate::protocol::Guarantee;
 
 /// `[source.NAME]`, by its `type`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -206,12 +206,12 @@ pub fn preview_source(options: &SourceOptions, name: &Name) -> Result<(), Connec
 /// Finds out whether a sink will be let into its output, without touching it.
 ///
 /// # Errors
-/// If it belongs to another job or sink.
-pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext) -> Result<(), ConnectorError> {
+/// If it belongs to another job or sink, or its settings can't be used.
+pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext, guarantee: Guarantee) -> Result<(), ConnectorError> {
     match options {
         SinkOptions::File(options) => file_sink::preview(options, ctx),
         // Its cluster is only asked if the user asks for it.
-        SinkOptions::Kafka(options) => options.cluster().config(&ctx.name, Client::Producer, &[]).map(drop),
+        SinkOptions::Kafka(options) => kafka_sink::preview(options, &ctx.name, guarantee),
         SinkOptions::Null(_) => Ok(()),
     }
 }
@@ -307,5 +307,32 @@ mod tests {
         ] {
             assert_eq!(toml::from_str::<SinkOptions>(text).expect("parses").validate().expect_err(text).key, key);
         }
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_are_refused_without_a_cluster() {
+        let name = Name::new("out").expect("a name");
+        let sink = |properties: &str| {
+            let text = format!("type = 'kafka'\nbrokers = 'a:1'\ntopic = 'out'\nproperties = {{ {properties} }}");
+            let options = toml::from_str::<SinkOptions>(&text).expect("parses");
+            for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+                preview_sink(&options, &super::super::test_ctx("out", 1), guarantee)?;
+            }
+            Ok(())
+        };
+        let source = |properties: &str| {
+            let text = format!("type = 'kafka'\nbrokers = 'a:1'\ntopics = ['in']\nproperties = {{ {properties} }}");
+            preview_source(&source(&text).expect("parses"), &name)
+        };
+        for properties in
+            ["'receive.message.max.bytes' = '1000'", "'security.protocol' = 'ssl', 'ssl.ca.location' = '/nowhere'"]
+        {
+            for refused in [sink(properties), source(properties)] {
+                assert!(matches!(refused, Err(ConnectorError::Refused { .. })), "{properties}: {refused:?}");
+            }
+        }
+        assert!(matches!(sink("'linger.ms' = '400000'"), Err(ConnectorError::Refused { .. })));
+        sink("'linger.ms' = '50'").expect("good settings");
+        source("'security.protocol' = 'ssl'").expect("good settings");
     }
 }

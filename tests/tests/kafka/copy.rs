@@ -71,6 +71,18 @@ fn keys_values_tombstones_headers_and_timestamps_are_kept() {
 }
 
 #[test]
+fn a_time_that_kafkas_client_takes_for_none_becomes_the_first_that_it_does_not() {
+    let Some((broker, client)) = shared("records of 1970") else { return };
+    let job = KafkaJob::copy("epoch", broker.address()).with("source.in", "mode", "'bounded'");
+    job.create_topics(&client, 1);
+    client.produce(&job.input(), &[0, 1, 2].map(|time_ms| NewRecord::value(time_ms.to_string()).at(time_ms)));
+    let times = |topic: &str| client.read(topic, true).iter().map(|record| record.timestamp).collect::<Vec<_>>();
+    assert_eq!(times(&job.input()), [0, 1, 2]);
+    job.folder.run().assert_success();
+    assert_eq!(times(&job.output()), [1, 1, 2]);
+}
+
+#[test]
 fn a_bounded_job_ends_at_the_offsets_that_the_topics_had_when_it_first_started() {
     let Some((broker, client)) = shared("bounded jobs") else { return };
     let job = KafkaJob::copy("bounded", broker.address()).with("source.in", "mode", "'bounded'");

@@ -48,7 +48,7 @@ pub(in crate::cli) fn check_places(file: &JobFile) -> Result<(), CliError> {
             name: name.clone(),
             parallelism: sink.parallelism,
         };
-        preview_sink(&sink.options, &context).map_err(|error| refused(&error))?;
+        preview_sink(&sink.options, &context, file.guarantee).map_err(|error| refused(&error))?;
     }
     Ok(())
 }

@@ -230,6 +230,22 @@ fn kafka_sinks_that_share_a_transaction_say_the_same_of_it() {
 }
 
 #[test]
+fn the_marker_is_not_among_the_records_of_a_sink() {
+    let message =
+        "'lockgate-copy-marker' is the topic of the marker, which must not be among the records of the output";
+    let into = |topic: &str, guarantee: &str| {
+        parse(&format!(
+            "[job]\nname = 'copy'\nguarantee = '{guarantee}'\n[source.numbers]\ntype = 'generator'\n[sink.a]\ntype = 'kafka'\n\
+             brokers = 'a:1'\ninput = 'numbers'\ntopic = '{topic}'\n"
+        ))
+    };
+    let refused = into("lockgate-copy-marker", "exactly-once");
+    told(refused, &format!("jobs/job.toml:10: sink.a.topic: {message}"), "marker_topic");
+    into("lockgate-copy-marker", "at-least-once").expect("it has no marker");
+    into("lockgate-other-marker", "exactly-once").expect("another topic");
+}
+
+#[test]
 fn a_kafka_sink_has_an_order_unless_it_deals_its_records_out() {
     for (partition, ordered) in [("'key'", true), ("3", true), ("'round-robin'", false)] {
         let file = two_kafka_sinks("exactly-once", &format!("partition = {partition}")).expect("a job");

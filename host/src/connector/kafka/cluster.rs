@@ -125,6 +125,14 @@ impl Cluster {
     }
 }
 
+/// A configuration by which a client can be made to see whether its settings go together, and connects to nothing.
+pub fn offline(mut config: ClientConfig) -> ClientConfig {
+    config.remove("bootstrap.servers");
+    // That there are none would be said.
+    config.set_log_level(RDKafkaLogLevel::Emerg);
+    config
+}
+
 /// As [`Cluster::resolve`], for options that hold its keys side by side. An empty path stays one, so that it can be refused.
 pub fn resolve_properties_file(path: &mut Option<PathBuf>, base: &Path) {
     if let Some(path) = path.as_mut().filter(|path| !path.as_os_str().is_empty()) {
@@ -132,22 +140,18 @@ pub fn resolve_properties_file(path: &mut Option<PathBuf>, base: &Path) {
     }
 }
 
-/// What librdkafka takes before an address.
-const PROTOCOLS: [&str; 4] = ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"];
-
 fn validate_brokers(brokers: &str) -> Result<(), BadOption> {
     let is_broker = |broker: &str| {
-        let (protocol, address) =
-            broker.split_once("://").map_or((None, broker), |(name, address)| (Some(name), address));
-        if protocol.is_some_and(|name| !PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name))) {
-            return false;
-        }
-        let (host, port) = address.rsplit_once(':').unwrap_or((address, "9092"));
+        let (host, port) = broker.rsplit_once(':').unwrap_or((broker, "9092"));
         let is_open_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
         !host.is_empty() && !is_open_ipv6 && port.parse::<u16>().is_ok_and(|port| port > 0)
     };
     match brokers.split(',').map(str::trim).find(|broker| !is_broker(broker)) {
         None => Ok(()),
+        Some(broker) if broker.contains("://") => {
+            let reason = "write host:port alone; how to speak to it is said by \"security.protocol\" in properties";
+            Err(BadOption::new("brokers", format!("'{brokers}'"), reason))
+        }
         Some(_) => Err(BadOption::new("brokers", format!("'{brokers}'"), "write host:port, several with commas")),
     }
 }

@@ -19,7 +19,7 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::{Client, Cluster, resolve_properties_file};
+pub use cluster::{Client, Cluster, offline, resolve_properties_file};
 pub use election::{ELECTION_MAX, is_election, through_elections};
 pub use failure::{Doing, is_silence};
 pub use greeting::greet;

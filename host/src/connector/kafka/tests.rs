@@ -17,11 +17,12 @@ fn name() -> Name {
 
 #[test]
 fn brokers_are_addresses() {
-    for brokers in ["localhost:9092", "a:1,b:2, c", "[::1]:9092", "ssl://a.example:9093", "SASL_SSL://a:1", "10.0.0.1"]
-    {
+    for brokers in ["localhost:9092", "a:1,b:2, c", "[::1]:9092", "10.0.0.1"] {
         assert_eq!(cluster(brokers, []).validate(), Ok(()), "{brokers}");
     }
-    for brokers in ["", "a,,b", "a:", ":9092", "a:x", "a:0", "a:70000", "::1:9092", "http://a:1", "a:1,kafka://b:2"] {
+    for brokers in
+        ["", "a,,b", "a:", ":9092", "a:x", "a:0", "a:70000", "::1:9092", "http://a:1", "a:1,ssl://b:2", "ssl://a"]
+    {
         let bad = cluster(brokers, []).validate().expect_err(brokers);
         assert!(bad.key == "brokers" && bad.to_string().contains("host:port"), "{bad}");
     }

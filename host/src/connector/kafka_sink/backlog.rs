@@ -12,7 +12,7 @@ use super::client::Producer;
 use super::delivery::{LedgerId, Ledgers};
 use super::options::Partition;
 use crate::connector::kafka::rdkafka_headers;
-use crate::element::Batch;
+use crate::element::{Batch, NO_TIMESTAMP};
 
 /// Where the records of one subtask go.
 #[derive(Clone, Debug)]
@@ -90,8 +90,8 @@ impl Destination {
         }
     }
 
-    /// A row as librdkafka takes it. Without an event time, or with one that Kafka can't show (before 1970), it gets the time at
-    /// which it is sent.
+    /// A row as librdkafka takes it. Without an event time it gets the time at which it is sent. Kafka has no time before 1970, and
+    /// to librdkafka 0 is none: one that isn't later becomes the millisecond after, however often the record is sent.
     fn record<'a>(
         &'a mut self,
         batch: &'a Batch,
@@ -104,7 +104,9 @@ impl Destination {
             partition,
             payload: batch.value(row),
             key: batch.key(row),
-            timestamp: Some(batch.timestamp(row)).filter(|timestamp| *timestamp > 0),
+            timestamp: Some(batch.timestamp(row))
+                .filter(|time_ms| *time_ms != NO_TIMESTAMP)
+                .map(|time_ms| time_ms.max(1)),
             headers: rdkafka_headers(batch, row),
             delivery_opaque: ledger,
         }

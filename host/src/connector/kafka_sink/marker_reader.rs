@@ -223,14 +223,13 @@ impl MarkerReader {
     fn not_a_marker(&self, offset: i64, bad: &marker::BadMarker) -> ConnectorError {
         let key = &self.key;
         self.failing("read", |doing| {
-            doing.because(
+            doing.unfit(
                 format!("the record with key '{key}' at offset {offset} can't be believed: {bad}"),
                 format!(
                     "no other program may write to topic '{}': find out what wrote it. The job goes on if its last marker is written \
                      once more, behind that record; if that one isn't known any more, start the job under a new name",
                     self.topic
                 ),
-                false,
             )
         })
     }

@@ -50,7 +50,7 @@ use self::marker_reader::MarkerReader;
 use self::pair::{Pair, PairOptions};
 use self::same_topics::SameTopics;
 use self::writer::KafkaSinkWriter;
-use super::kafka::{Cluster, Doing, Listener, greet};
+use super::kafka::{Cluster, Doing, Listener, greet, offline};
 use super::{ConnectorContext, ConnectorError, Decider, SinkCommitter, SinkWriter};
 use crate::id::{Epoch, Name};
 use crate::protocol::decision::{DecisionPlace, Marker};
@@ -219,6 +219,21 @@ fn destination(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> 
         )),
         partition => Ok(Destination { topic: options.topic.clone(), partition, partitions, next: 0 }),
     }
+}
+
+/// Finds out whether a sink's settings can be used, without the network.
+///
+/// # Errors
+/// If they can't, or their file can't be read.
+pub fn preview(options: &KafkaSinkOptions, name: &Name, guarantee: Guarantee) -> Result<(), ConnectorError> {
+    let purpose = match guarantee {
+        Guarantee::ExactlyOnce => Purpose::Transactions { id: "preview", timeout: options.transaction_timeout },
+        Guarantee::AtLeastOnce => Purpose::Idempotent,
+        Guarantee::AtMostOnce => Purpose::Once,
+    };
+    let config = offline(client::config(&options.cluster(), name, purpose, options.buffer)?);
+    let deliveries = Deliveries { ledgers: Arc::new(Ledgers::new(1, false)), listener: Listener::new(name) };
+    client::open(&config, deliveries, name).map(drop)
 }
 
 /// Finds out whether the topic of a sink is there, without opening the sink.

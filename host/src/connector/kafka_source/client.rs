@@ -11,7 +11,7 @@ use rdkafka::consumer::BaseConsumer;
 use super::KafkaSourceOptions;
 use super::memory::Memory;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::{Client, Doing, Listener};
+use crate::connector::kafka::{Client, Listener, offline};
 use crate::id::Name;
 
 pub type Consumer = BaseConsumer<Listener>;
@@ -31,11 +31,15 @@ pub fn open(
     job: &Name,
     partitions: usize,
 ) -> Result<Arc<Consumer>, ConnectorError> {
-    let config = config(options, name, &options.group(job), partitions)?;
-    let consumer = Consumer::from_config_and_context(&config, Listener::new(name));
-    let doing =
-        Doing { name, brokers: &options.brokers, action: "open a client for", what: &options.brokers, listener: None };
-    consumer.map(Arc::new).map_err(|error| doing.failed(&error))
+    consumer(&config(options, name, &options.group(job), partitions)?, name).map(Arc::new)
+}
+
+fn consumer(config: &ClientConfig, name: &Name) -> Result<Consumer, ConnectorError> {
+    Consumer::from_config_and_context(config, Listener::new(name)).map_err(|error| ConnectorError::Refused {
+        name: name.clone(),
+        problem: format!("cannot make a consumer: {error}"),
+        advice: format!("correct properties of '{name}' in the job file"),
+    })
 }
 
 fn config(
@@ -70,5 +74,5 @@ fn config(
 /// # Errors
 /// If they can't, or their file can't be read.
 pub fn preview(options: &KafkaSourceOptions, name: &Name) -> Result<(), ConnectorError> {
-    config(options, name, "preview", 1).map(|_| ())
+    consumer(&offline(config(options, name, "preview", 1)?), name).map(drop)
 }

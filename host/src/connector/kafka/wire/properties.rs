@@ -10,7 +10,7 @@ use super::{Address, Login, Mechanism, Secret, Security, Settings, TlsFiles, Wir
 /// What to use where these connections can't go.
 const KAFKAS_TOOLS: &str = "the connections of lockgate's tools know PLAINTEXT, SSL and SASL with PLAIN, SCRAM-SHA-256 and \
     SCRAM-SHA-512, with certificates in PEM files; otherwise use Kafka's own kafka-transactions.sh, kafka-topics.sh and \
-    kafka-configs.sh. `lockgate run` knows all that librdkafka knows";
+    kafka-configs.sh. `lockgate run` takes what librdkafka takes";
 
 /// Of the `ssl.` settings, those that can be followed, and those that make no difference to who is trusted.
 const SSL_KNOWN: [&str; 10] = [
