@@ -72,8 +72,14 @@ impl Running {
         self.started.elapsed()
     }
 
-    /// SIGTERM: stop with a checkpoint.
+    /// SIGTERM: stop with a checkpoint. To a process that has only just been started it would be the end.
     pub fn terminate(&self) {
+        wait_until("it listens for signals", || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+            let told = |what: &str| status.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_default().trim();
+            let caught = u64::from_str_radix(told("SigCgt:"), 16).unwrap_or_default();
+            told("State:").starts_with('Z') || caught >> (Signal::TERM.as_raw() - 1) & 1 == 1
+        });
         self.signal(Signal::TERM);
     }
 

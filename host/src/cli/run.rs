@@ -47,18 +47,19 @@ pub struct Args {
 /// # Errors
 /// If the job can't be run, or fails.
 pub fn run(args: &Args) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| CliError::failed("cannot start threads").caused_by(&error))?;
+    // From the first moment on: who stops it soon is to find it stopped as well as who stops it late.
+    let listen = || runtime.block_on(async { StopSignals::listen() });
+    let (signals, early) = (listen()?, runtime.spawn(end_at_second(listen()?)));
     let loaded = load(&args.job_file, args.compiler.compiler())?;
     check_places(&loaded.file)?;
     for warning in loaded.warnings() {
         print::err(&format!("warning: {warning}\n"));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed("cannot start threads").caused_by(&error))?;
     let started = Instant::now();
     let counters = Arc::new(JobCounters::default());
     let name = loaded.file.job.clone();
-    // Before anybody is told that it runs.
-    let signals = runtime.block_on(async { StopSignals::listen() })?;
     let metrics = args.metrics.as_ref().map(|address| MetricsServer::start(address, &name, &counters)).transpose()?;
     if let Some(metrics) = &metrics {
         print::err(&format!("metrics: {metrics}\n"));
@@ -67,6 +68,7 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let operators = loaded.file.operators.keys().cloned().collect::<Vec<_>>();
     let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
     let job = loaded.into_job();
+    early.abort();
     let finished = runtime.block_on(drive(job, &counters, signals, &sources, &sinks))?;
     let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
         names.iter().map(|name| of(counters.totals_of(name))).sum::<u64>()
@@ -126,6 +128,13 @@ fn failed(error: &RunError, exit: Exit) -> CliError {
     };
     let failed = error.source().map_or(failed.clone(), |cause| failed.caused_by(cause));
     error.help().map_or(failed.clone(), |help| failed.help(help))
+}
+
+/// While the job is made ready: a first signal is kept for it, a second one ends the process.
+async fn end_at_second(mut signals: StopSignals) {
+    signals.next().await;
+    print::err("stopping as soon as the job has begun; a second signal stops at once\n");
+    std::process::exit(128 + signals.next().await)
 }
 
 /// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.

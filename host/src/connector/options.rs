@@ -211,7 +211,7 @@ pub fn preview_sink(options: &SinkOptions, ctx: &ConnectorContext, guarantee: Gu
     match options {
         SinkOptions::File(options) => file_sink::preview(options, ctx),
         // Its cluster is only asked if the user asks for it.
-        SinkOptions::Kafka(options) => kafka_sink::preview(options, &ctx.name, guarantee),
+        SinkOptions::Kafka(options) => kafka_sink::preview(options, &ctx.job, &ctx.name, guarantee),
         SinkOptions::Null(_) => Ok(()),
     }
 }

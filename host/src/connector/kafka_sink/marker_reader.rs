@@ -9,12 +9,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::marker;
 use super::marker_topic::PARTITION;
 use crate::connector::ConnectorError;
-use crate::connector::kafka::{Client, Cluster, Doing, ELECTION_MAX, Listener, is_silence, through_elections};
+use crate::connector::kafka::{Client, Cluster, Doing, ELECTION_MAX, Listener, is_silence, offline, through_elections};
 use crate::id::{Epoch, Name};
 use crate::protocol::decision::Marker;
 
@@ -44,30 +44,35 @@ pub struct MarkerReader {
     all: BaseConsumer<Listener>,
 }
 
+fn config(cluster: &Cluster, name: &Name, job: &Name, isolation: &str) -> Result<ClientConfig, ConnectorError> {
+    let group = format!("lockgate-{job}");
+    let own = [
+        // librdkafka lets nobody without a group read; it is never joined.
+        ("group.id", group.as_str()),
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("auto.offset.reset", "error"),
+        ("enable.partition.eof", "true"),
+        ("isolation.level", isolation),
+        ("queued.max.messages.kbytes", FETCH_KIB),
+        ("fetch.message.max.bytes", "262144"),
+    ];
+    cluster.config(name, Client::Consumer, &own)
+}
+
+fn consumer(config: &ClientConfig, name: &Name) -> Result<BaseConsumer<Listener>, ConnectorError> {
+    config.create_with_context(Listener::new(name)).map_err(|error| ConnectorError::Refused {
+        name: name.clone(),
+        problem: format!("cannot make a consumer: {error}"),
+        advice: format!("correct properties of '{name}' in the job file"),
+    })
+}
+
 impl MarkerReader {
     /// # Errors
     /// If the settings can't be used.
     pub fn open(cluster: &Cluster, name: &Name, job: &Name, topic: &str) -> Result<MarkerReader, ConnectorError> {
-        let group = format!("lockgate-{job}");
-        let open = |isolation| {
-            let own = [
-                // librdkafka lets nobody without a group read; it is never joined.
-                ("group.id", group.as_str()),
-                ("enable.auto.commit", "false"),
-                ("enable.auto.offset.store", "false"),
-                ("auto.offset.reset", "error"),
-                ("enable.partition.eof", "true"),
-                ("isolation.level", isolation),
-                ("queued.max.messages.kbytes", FETCH_KIB),
-                ("fetch.message.max.bytes", "262144"),
-            ];
-            let config = cluster.config(name, Client::Consumer, &own)?;
-            config.create_with_context::<_, BaseConsumer<Listener>>(Listener::new(name)).map_err(|error| {
-                let advice = format!("correct properties of '{name}' in the job file");
-                let problem = format!("cannot make a consumer: {error}");
-                ConnectorError::Refused { name: name.clone(), problem, advice }
-            })
-        };
+        let open = |isolation| consumer(&config(cluster, name, job, isolation)?, name);
         Ok(MarkerReader {
             name: name.clone(),
             job: job.clone(),
@@ -77,6 +82,14 @@ impl MarkerReader {
             committed: open("read_committed")?,
             all: open("read_uncommitted")?,
         })
+    }
+
+    /// Finds out whether the settings can be used, without the network.
+    ///
+    /// # Errors
+    /// If they can't.
+    pub fn preview(cluster: &Cluster, name: &Name, job: &Name) -> Result<(), ConnectorError> {
+        consumer(&offline(config(cluster, name, job, "read_committed")?), name).map(drop)
     }
 
     fn failing<T>(&self, action: &str, say: impl FnOnce(&Doing<'_>) -> T) -> T {

@@ -225,9 +225,17 @@ fn destination(producer: &Producer, name: &Name, options: &KafkaSinkOptions) -> 
 ///
 /// # Errors
 /// If they can't, or their file can't be read.
-pub fn preview(options: &KafkaSinkOptions, name: &Name, guarantee: Guarantee) -> Result<(), ConnectorError> {
+pub fn preview(
+    options: &KafkaSinkOptions,
+    job: &Name,
+    name: &Name,
+    guarantee: Guarantee,
+) -> Result<(), ConnectorError> {
     let purpose = match guarantee {
-        Guarantee::ExactlyOnce => Purpose::Transactions { id: "preview", timeout: options.transaction_timeout },
+        Guarantee::ExactlyOnce => {
+            MarkerReader::preview(&options.cluster(), name, job)?;
+            Purpose::Transactions { id: "preview", timeout: options.transaction_timeout }
+        }
         Guarantee::AtLeastOnce => Purpose::Idempotent,
         Guarantee::AtMostOnce => Purpose::Once,
     };
