@@ -50,7 +50,9 @@ async fn a_component_that_does_not_fit_or_fails_leaves_the_old_one_in_place() {
     let trap = Guest { name: "trap", process: "unreachable".to_owned(), ..Guest::default() }.component();
     for component in [other, trap] {
         let plugin = upload(&daemon, &component).await.expect("taken in");
-        let error = daemon.upgrade("copy", "same", to(&plugin)).await.expect_err("it can't take its place");
+        // Until a record has come to it, a component that traps is as good as another: its probation lasts until then.
+        let upgrade = UpgradeSpec { probation_ms: Some(60_000), ..to(&plugin) };
+        let error = daemon.upgrade("copy", "same", upgrade).await.expect_err("it can't take its place");
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         let info = daemon.job("copy").expect("there");
         assert_eq!((info.plugins.get(&same_operator()), info.upgrading), (Some(&first.hash), None));
