@@ -5,6 +5,7 @@
 //!
 //! Invariant: whatever becomes of the thread, the entry is told, and then nothing of the run is left.
 
+use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tracing::span::EnteredSpan;
 
 use super::checked::Checked;
 use super::error::{ServeError, with_causes};
@@ -55,12 +57,21 @@ pub fn start(entry: &Arc<JobEntry>, checked: Checked) -> Result<(), ServeError> 
     }
 }
 
+thread_local! {
+    /// Lets whatever this thread logs say which job it is about.
+    static IN_THE_LOG: Cell<Option<EnteredSpan>> = const { Cell::new(None) };
+}
+
 fn run(entry: &Arc<JobEntry>, checked: Checked) -> Ending {
     let threads_max = checked.plan.tasks().len() + BLOCKING_THREADS_SPARE;
+    let span = tracing::error_span!("job", name = %entry.name);
+    let _in_the_log = span.clone().entered();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(threads_max)
         .thread_name(format!("job-{}", entry.name))
+        .on_thread_start(move || IN_THE_LOG.set(Some(span.clone().entered())))
+        .on_thread_stop(|| IN_THE_LOG.set(None))
         .enable_all()
         .build();
     match runtime {

@@ -50,7 +50,12 @@ fn many_jobs_run_side_by_side_and_all_of_them_survive_a_kill() {
         }
     });
     assert_eq!(daemon.get("/v1/jobs"), json!({ "jobs": [] }));
-    daemon.stop();
+    let log = daemon.stop().stderr;
+    for name in &names {
+        let named = format!("job{{name={name}}}: checkpoint completed");
+        assert!(log.contains(&named), "the log doesn't say of which job a checkpoint is:\n{log}");
+    }
+    assert!(!log.contains("INFO checkpoint completed"), "{log}");
 }
 
 #[test]
