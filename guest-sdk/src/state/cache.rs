@@ -16,8 +16,11 @@ use crate::record::Rows;
 const CACHE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 /// No limit is lower than this: a batch must fit.
 const CACHE_BYTES_MIN: usize = 1 << 20;
-/// How many rows are looked up, and at most read, at once.
-const AHEAD_ROWS_MAX: usize = 4096;
+/// How many rows are looked up, and at most read, at once, while some have to be read: each read is a call to the host.
+const COLD_ROWS_MAX: usize = 4096;
+/// How many are looked up at once while none has to be read: so few that what they need is still close to the processor when
+/// they are processed.
+const WARM_ROWS_MAX: usize = AHEAD_KEYS;
 /// How many are read before it is known how large a table's values are.
 const FIRST_READ_ROWS: usize = 64;
 
@@ -31,6 +34,8 @@ pub(crate) struct Cache {
     row_slots: RowSlots,
     /// Whether the rows of this batch have state.
     keyed: bool,
+    /// Whether anything had to be read since rows were looked up.
+    cold: bool,
     /// Records that were looked up, and entries that had to be read for them, since the host was told.
     used: (u64, u64),
     /// Bytes behind the cells.
@@ -55,6 +60,7 @@ impl Cache {
             columns,
             row_slots: RowSlots::default(),
             keyed: true,
+            cold: true,
             used: (0, 0),
             heap_bytes: 0,
             slot_bytes: Directory::SLOT_BYTES + cell_bytes,
@@ -117,7 +123,8 @@ impl Cache {
         if !self.keyed {
             return NO_SLOT;
         }
-        let end = rows.len().min(row + AHEAD_ROWS_MAX);
+        let rows_max = if std::mem::take(&mut self.cold) { COLD_ROWS_MAX } else { WARM_ROWS_MAX };
+        let end = rows.len().min(row + rows_max);
         let slots_max = self.directory.len() + (self.bytes_max / 16 / self.slot_bytes).max(1);
         let long_bytes_max = self.directory.long_key_bytes() + self.bytes_max / 16;
         self.row_slots.start(row);
@@ -177,6 +184,7 @@ impl Cache {
     /// Reads the cells of this row and those that follow, of one table.
     #[cold]
     pub(crate) fn load(&mut self, table: u32, row: usize, host: &mut dyn Host) -> Result<(), Error> {
+        self.cold = true;
         let rows_max = self.read_rows_max(table);
         let mut keys = host::Column::new();
         let mut wanted = Vec::new();
@@ -212,7 +220,7 @@ impl Cache {
         if entries == 0 {
             return FIRST_READ_ROWS;
         }
-        (self.bytes_max / 16 / (1 + 2 * bytes / entries)).clamp(1, AHEAD_ROWS_MAX)
+        (self.bytes_max / 16 / (1 + 2 * bytes / entries)).clamp(1, COLD_ROWS_MAX)
     }
 
     /// Measures again what has grown in a table's dirty cells.

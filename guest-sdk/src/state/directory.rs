@@ -16,6 +16,8 @@ pub(super) const AHEAD_KEYS: usize = 64;
 /// Keys up to this length are kept in their slot.
 const INLINE_BYTES: usize = 16;
 
+/// Aligned so that none is in two cache lines.
+#[repr(align(32))]
 pub(super) struct Slot {
     /// A short key padded with zeros; of a longer one the first and last 8 bytes.
     ends: [u64; 2],
@@ -110,9 +112,15 @@ impl Directory {
             count += 1;
         }
         let (eights, _) = ahead[..count.next_multiple_of(8)].as_chunks::<8>();
+        let mask = self.index.len() - 1;
         let mut lengths = 0u32;
         for eight in eights {
-            let slots = eight.map(|key| self.index[key.hash as usize & (self.index.len() - 1)] as u32);
+            let slots = eight.map(|key| {
+                // A key that isn't at its own place is most likely at the next one.
+                let at = key.hash as usize & mask;
+                let (own, next) = (self.index[at], self.index[(at + 1) & mask]);
+                if (own >> 32) as u32 == key.hash { own as u32 } else { next as u32 }
+            });
             for slot in slots {
                 let known = self.slots.get((slot as usize).wrapping_sub(1));
                 lengths = lengths.wrapping_add(known.map_or(0, |slot| slot.len));

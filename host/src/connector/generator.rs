@@ -166,22 +166,23 @@ impl Maker {
 
     /// All lines of a batch have one size, so that they are written in place.
     fn push_csv(&self, first: u64, n: usize, batch: &mut Batch) {
-        let lines = grow_fixed::<CSV_BYTES>(&mut batch.values, n);
         let upper_digits = |id: u64| digits8(id / 10_000 % 100_000_000);
         let mut upper = upper_digits(first);
-        for (id, line) in (first..).zip(&mut *lines) {
-            if id % 10_000 == 0 {
-                upper = upper_digits(id);
-            }
-            self.write_csv(id, upper, line);
-        }
+        push_fixed_offsets(&mut batch.values, CSV_BYTES, n);
         if self.keyed {
-            for (key, line) in grow_fixed::<KEY_BYTES>(&mut batch.keys, n).iter_mut().zip(lines) {
-                key.copy_from_slice(&line[13..23]);
-            }
+            push_fixed_offsets(&mut batch.keys, KEY_BYTES, n);
         } else {
             batch.keys.offsets.resize(batch.keys.offsets.len() + n * 4, 0);
             batch.nulls = missing_keys(batch.rows as usize + n);
+        }
+        for id in (first..).take(n) {
+            if id % 10_000 == 0 {
+                upper = upper_digits(id);
+            }
+            let key = self.push_csv_line(id, upper, &mut batch.values.data);
+            if self.keyed {
+                batch.keys.data.extend_from_slice(&key);
+            }
         }
         let timestamps = batch.timestamps.len();
         batch.timestamps.resize(timestamps + n * 8, 0);
@@ -191,16 +192,19 @@ impl Maker {
         batch.rows += n as u32;
     }
 
-    /// `upper` are the eight digits of the id before its last four.
+    /// `upper` are the eight digits of the id before its last four. Gives the key.
     #[inline]
-    fn write_csv(&self, id: u64, upper: [u8; 8], line: &mut [u8; CSV_BYTES]) {
+    fn push_csv_line(&self, id: u64, upper: [u8; 8], lines: &mut Vec<u8>) -> [u8; KEY_BYTES] {
         let hash = mix(id) >> 1;
-        *line = self.template;
+        let key = key_digits(self.key(id, hash));
+        lines.extend_from_slice(&self.template);
+        let line = lines.last_chunk_mut::<CSV_BYTES>().expect("it was just added");
         line[..8].copy_from_slice(&upper);
         line[8..12].copy_from_slice(&digits4((id % 10_000) as u32));
-        line[13..23].copy_from_slice(&key_digits(self.key(id, hash)));
+        line[13..23].copy_from_slice(&key);
         line[24..28].copy_from_slice(&digits4(((hash >> 40) % 10_000) as u32));
         line[29..37].copy_from_slice(&nibbles8(hash));
+        key
     }
 
     fn push_sequence(&mut self, id: u64, batch: &mut Batch) {
@@ -302,17 +306,15 @@ fn nibbles8(number: u64) -> [u8; 8] {
     (nibbles + 0x4141_4141_4141_4141).to_le_bytes()
 }
 
-/// Adds `n` rows of `SIZE` bytes each to a column, to be filled in.
-fn grow_fixed<const SIZE: usize>(column: &mut Column, n: usize) -> &mut [[u8; SIZE]] {
-    let (start, offsets) = (column.data.len(), column.offsets.len());
-    column.data.resize(start + n * SIZE, 0);
+/// Adds the offsets of `n` rows of `size` bytes each, which are to be added, and makes room for them.
+fn push_fixed_offsets(column: &mut Column, size: usize, n: usize) {
+    column.data.reserve(n * size);
+    let (mut end, offsets) = (column.data.len() as u32, column.offsets.len());
     column.offsets.resize(offsets + n * 4, 0);
-    let mut end = start as u32;
     for offset in column.offsets[offsets..].as_chunks_mut::<4>().0 {
-        end += SIZE as u32;
+        end += size as u32;
         *offset = end.to_le_bytes();
     }
-    column.data[start..].as_chunks_mut().0
 }
 
 fn csv_template() -> [u8; CSV_BYTES] {
