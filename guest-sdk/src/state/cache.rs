@@ -239,6 +239,12 @@ impl Cache {
         }
         for table in 0..self.columns.len() as u32 {
             let mut slots = std::mem::take(&mut self.dirty[table as usize]);
+            let all_slots = self.directory.slots.len();
+            if slots.len() > all_slots / 4 {
+                // In the order in which they are in memory.
+                slots.clear();
+                slots.extend(0..all_slots as u32);
+            }
             self.write_slots(table, &slots, host)?;
             slots.clear();
             self.dirty[table as usize] = slots;
