@@ -79,7 +79,7 @@ pub struct Queued {
 /// What has happened to a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitChange {
-    /// It is read from now on, at the same time as others: event time waits for it before it has given anything.
+    /// It has something to give, now or when it is its turn: event time waits for it until it has.
     Begins,
     /// It has nothing more for now.
     Rests,

@@ -110,9 +110,11 @@ impl SourceWatermarks {
         std::mem::replace(&mut self.told_idle, false).then_some(Change::Active)
     }
 
-    /// A split that was begun by another attempt, and goes on: it holds the watermark back before it has given anything.
+    /// A split will give something: it holds the watermark back before it does.
     pub fn begun(&mut self, split: &SplitId) {
-        self.splits.insert(split.clone(), Split { activity: Activity::Giving, newest_ms: NO_TIMESTAMP });
+        let known = self.splits.entry(split.clone());
+        let new = Split { activity: Activity::Giving, newest_ms: NO_TIMESTAMP };
+        known.and_modify(|split| split.activity = Activity::Giving).or_insert(new);
     }
 
     /// A split has nothing more to give for now.

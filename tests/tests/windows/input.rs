@@ -2,6 +2,7 @@
 
 use lockgate_tests::Words;
 
+#[derive(Clone)]
 pub struct Line {
     pub key: String,
     pub time: i64,

@@ -62,6 +62,21 @@ pub fn run(block: Block, inputs: &[&[Line]]) -> Output {
     output
 }
 
+/// Tumbling windows over the lines of several files, which one subtask reads; with more lines of `[source]`.
+pub fn run_files(files: &[&[Line]], more: &str) -> Output {
+    let output = prepare(Block::One("tumbling"), &[files[0]], "");
+    for (number, lines) in files.iter().enumerate().skip(1) {
+        output.folder.write(format!("in/more-{number}.csv"), text(lines));
+    }
+    let job_file = output.folder.path("job.toml");
+    let job = fs::read_to_string(&job_file).expect("it was written");
+    let type_file = "[source.in]\ntype = 'file'\n";
+    assert!(job.contains(type_file));
+    fs::write(job_file, job.replace(type_file, &format!("{type_file}{more}"))).expect("written");
+    output.folder.run().assert_success();
+    output
+}
+
 /// A job with a block that has not run; with more lines of `[checkpoint]`.
 pub fn prepare(block: Block, inputs: &[&[Line]], checkpoint: &str) -> Output {
     let (feature, names): (_, &[&str]) = match block {
@@ -125,6 +140,9 @@ fn source(name: &str) -> String {
 
 /// One file, so that all records come in the order of the lines.
 fn write_file(folder: &JobFolder, name: &str, lines: &[Line]) {
-    let line = |Line { key, time, value }: &Line| format!("{key},{time},{value}\n");
-    folder.write(format!("{name}/lines.csv"), lines.iter().map(line).collect::<String>());
+    folder.write(format!("{name}/lines.csv"), text(lines));
+}
+
+fn text(lines: &[Line]) -> String {
+    lines.iter().map(|Line { key, time, value }| format!("{key},{time},{value}\n")).collect()
 }

@@ -8,7 +8,7 @@ mod job;
 use std::collections::{BTreeMap, HashMap};
 
 use input::{Line, lines};
-use job::{Block, run};
+use job::{Block, run, run_files};
 
 /// `key,start,end,count,sum,max`
 fn window_line(key: &str, start: i64, end: i64, values: &[i64]) -> String {
@@ -38,6 +38,29 @@ fn by_key(lines: &[Line]) -> BTreeMap<&str, Vec<&Line>> {
 fn tumbling_windows() {
     let lines = lines(1, 8_000);
     run(Block::One("tumbling"), &[&lines]).assert(windows(&lines, 10_000, 10_000));
+}
+
+#[test]
+fn files_of_the_same_time_are_not_late_whatever_the_order_in_which_they_are_read() {
+    // Longer than a batch, so that event time could go on within a file.
+    let lines = lines(8, 24_000);
+    let of_files = |number: usize| lines.iter().skip(number).step_by(3).cloned().collect::<Vec<_>>();
+    let files = [of_files(0), of_files(1), of_files(2)];
+    let files = files.each_ref().map(Vec::as_slice);
+    let output = run_files(&files, "");
+    output.assert(windows(&lines, 10_000, 10_000));
+    assert_eq!(output.late(), [""; 0]);
+    let as_if_in_order = run_files(&files, "ordered = true\n");
+    assert!(!as_if_in_order.late().is_empty(), "nobody has waited for them");
+}
+
+#[test]
+fn files_that_follow_each_other_in_time_are_not_late_if_that_is_said() {
+    let lines = lines(9, 12_000);
+    let (first, second) = lines.split_at(6_000);
+    let output = run_files(&[first, second], "ordered = true\n");
+    output.assert(windows(&lines, 10_000, 10_000));
+    assert_eq!(output.late(), [""; 0]);
 }
 
 #[test]

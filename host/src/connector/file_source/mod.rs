@@ -14,6 +14,9 @@
 //! A split is a file, named by its path below `path` with bytes that aren't UTF-8 (and `%`) as `%XX`. It belongs to subtask
 //! XXH3-64(name) modulo parallelism. Its position is as in `position`.
 //!
+//! Event time waits for every file that is known of and not read to its end, unless the files are `ordered`: their lines may be of the
+//! same time, and are given file by file.
+//!
 //! Invariant: a position is always the beginning of a line, and what is before it has been given in batches exactly once.
 
 mod lines;
@@ -54,6 +57,9 @@ pub struct FileSourceOptions {
     /// After this time without growth a last line without an end is a record (continuous).
     #[serde(default = "default_settle", with = "units::duration")]
     pub settle: Duration,
+    /// Whether no event time in a file is before those of the files whose names come before its own, as in a log that is split by day.
+    #[serde(default)]
+    pub ordered: bool,
     /// A longer line, in bytes without its end, is an error.
     #[serde(default = "default_max_line", with = "units::size")]
     pub max_line: u64,

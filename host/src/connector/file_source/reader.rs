@@ -145,8 +145,8 @@ impl FileReader {
     fn consider(&mut self, file: Listed) -> Result<(), ConnectorError> {
         let Some(known) = self.files.get_mut(&file.split) else {
             if file.size > 0 {
-                self.waiting.push_back(file.split.clone());
-                self.files.insert(file.split, Known { position: Position::START, state: FileState::Active });
+                self.files.insert(file.split.clone(), Known { position: Position::START, state: FileState::Active });
+                self.queue(file.split);
             }
             return Ok(());
         };
@@ -172,8 +172,16 @@ impl FileReader {
         };
         known.state = state;
         known.position.done = false;
-        self.waiting.push_back(file.split);
+        self.queue(file.split);
         Ok(())
+    }
+
+    /// A file has something to read, when it is its turn.
+    fn queue(&mut self, split: String) {
+        if !self.options.ordered {
+            self.changes.push((SplitId::new(&split), SplitChange::Begins));
+        }
+        self.waiting.push_back(split);
     }
 
     /// A file that is gone must have been read to its end, and a single file must be there.
@@ -212,6 +220,7 @@ impl FileReader {
             // Nothing of it was given: as if it had never been there.
             Err(ReadError::Io { source, .. }) if self.is_forgotten(&source, known.position) => {
                 self.files.remove(&split);
+                self.changes.push((SplitId::new(&split), SplitChange::Ended));
             }
             Err(error) => return Err(self.read_error(&split, error)),
         }

@@ -18,6 +18,7 @@ fn options(path: &Path, mode: FileMode) -> FileSourceOptions {
         mode,
         discover_interval: Duration::ZERO,
         settle: Duration::ZERO,
+        ordered: false,
         max_line: 1 << 20,
     }
 }
@@ -190,8 +191,50 @@ fn a_batch_is_of_one_file_and_says_where_in_it_it_begins() {
         changes.push(reader.split_changes());
     }
     assert_eq!(batches, [("a".to_owned(), 0, 4_096), ("a".to_owned(), 4_096 * 5, 904), ("b".to_owned(), 0, 2)]);
-    let ended = |split| vec![(SplitId::new(split), SplitChange::Ended)];
-    assert_eq!(changes, [vec![], ended("a"), ended("b")]);
+    let (begins, ended) =
+        (|split| (SplitId::new(split), SplitChange::Begins), |split| (SplitId::new(split), SplitChange::Ended));
+    assert_eq!(changes, [vec![begins("a"), begins("b")], vec![ended("a")], vec![ended("b")]]);
+}
+
+#[test]
+fn event_time_waits_for_files_that_are_known_of_unless_they_are_in_order() {
+    let folder = Folder::with(&[("a", "1\n"), ("b", "2\n")]);
+    let kinds = |options: &FileSourceOptions| {
+        let mut reader = open_with(options, 0, 1);
+        lines(&mut reader);
+        reader.split_changes().into_iter().map(|(split, change)| (split.to_string(), change)).collect::<Vec<_>>()
+    };
+    let change = |split: &str, change| (split.to_owned(), change);
+    use SplitChange::{Begins, Ended};
+    let bounded = options(folder.path(), FileMode::Bounded);
+    let all = [change("a", Begins), change("b", Begins), change("a", Ended), change("b", Ended)];
+    assert_eq!(kinds(&bounded), all);
+    assert_eq!(kinds(&FileSourceOptions { ordered: true, ..bounded }), all[2..]);
+}
+
+#[test]
+fn event_time_waits_for_a_file_that_has_grown_and_not_for_one_that_is_gone() {
+    let folder = Folder::with(&[("a", "1\n"), ("b", "2\n")]);
+    let mut reader = open_with(&options(folder.path(), FileMode::Continuous), 0, 1);
+    lines(&mut reader);
+    reader.split_changes();
+    append(&folder.at("a"), "3\n");
+    fs::write(folder.at("c"), "4\n").expect("written");
+    fs::write(folder.at("d"), "5\n").expect("written");
+    assert!(matches!(reader.poll().expect("readable"), Polled::Batch { .. }));
+    fs::remove_file(folder.at("d")).expect("removed");
+    assert_eq!(lines(&mut reader), ["4"]);
+    let change = |split, change| (SplitId::new(split), change);
+    use SplitChange::{Begins, Ended, Rests};
+    let expected = [
+        change("a", Begins),
+        change("c", Begins),
+        change("d", Begins),
+        change("a", Rests),
+        change("c", Rests),
+        change("d", Ended),
+    ];
+    assert_eq!(reader.split_changes()[..6], expected);
 }
 
 #[test]
@@ -202,7 +245,8 @@ fn a_file_that_may_grow_only_rests_and_one_that_was_begun_before_is_told() {
     let half = reader.snapshot();
     lines(&mut reader);
     let rests = |split| (SplitId::new(split), SplitChange::Rests);
-    assert_eq!(reader.split_changes()[..2], [rests("a"), rests("b")]);
+    let begins = |split| (SplitId::new(split), SplitChange::Begins);
+    assert_eq!(reader.split_changes()[..4], [begins("a"), begins("b"), rests("a"), rests("b")]);
     assert_eq!(open(folder.path()).begun_splits(), []);
     assert_eq!(restored(folder.path(), &half).expect("positions").begun_splits(), [SplitId::new("a")]);
     assert_eq!(restored(folder.path(), &reader.snapshot()).expect("positions").begun_splits(), []);
@@ -210,7 +254,7 @@ fn a_file_that_may_grow_only_rests_and_one_that_was_begun_before_is_told() {
     fs::write(folder.at("a"), "line\n".repeat(4_096)).expect("cut to what was read");
     let mut at_end = restored(folder.path(), &half).expect("positions");
     assert_eq!(lines(&mut at_end), ["1", "2"]);
-    assert_eq!(at_end.split_changes()[0], (SplitId::new("a"), SplitChange::Ended));
+    assert_eq!(at_end.split_changes()[..2], [(SplitId::new("a"), SplitChange::Ended), begins("b")]);
 }
 
 #[test]

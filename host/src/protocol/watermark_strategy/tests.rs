@@ -66,6 +66,23 @@ fn a_split_that_was_begun_before_a_restart_holds_the_watermark_from_the_start() 
 }
 
 #[test]
+fn a_split_that_is_said_to_begin_again_holds_the_watermark_where_it_is() {
+    let mut watermarks = watermarks(WatermarkStrategy::Monotonous, Some(SECOND));
+    watermarks.batch(&split("a"), &batch(&[100]));
+    watermarks.batch(&split("b"), &batch(&[100]));
+    watermarks.begun(&split("b"));
+    assert_eq!(told(&mut watermarks, SECOND), [Change::Watermark(99)], "what it has given counts");
+    watermarks.rests(&split("b"), SECOND);
+    watermarks.batch(&split("a"), &batch(&[200]));
+    assert_eq!(told(&mut watermarks, 2 * SECOND), [Change::Watermark(199)], "it is idle");
+    watermarks.begun(&split("b"));
+    watermarks.batch(&split("a"), &batch(&[300]));
+    assert_eq!(told(&mut watermarks, 3 * SECOND), []);
+    watermarks.batch(&split("b"), &batch(&[250]));
+    assert_eq!(told(&mut watermarks, 3 * SECOND), [Change::Watermark(249)]);
+}
+
+#[test]
 fn a_split_that_rests_too_long_is_left_out_and_the_source_is_idle_when_all_are() {
     let mut watermarks = watermarks(WatermarkStrategy::Monotonous, Some(10 * SECOND));
     watermarks.batch(&split("a"), &batch(&[100]));
