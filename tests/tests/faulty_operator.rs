@@ -2,11 +2,14 @@
 //! on from the last checkpoint with nothing lost or doubled.
 
 use std::fs;
+use std::time::Duration;
 
-use lockgate_tests::{JobFolder, faulty, part_files};
+use lockgate_tests::{JobFolder, Metrics, Running, ask, faulty, part_files};
 
 /// The exit code of a job that failed.
 const FAILED: i32 = 1;
+/// That of one that a second SIGTERM stopped.
+const STOPPED_AT_ONCE: i32 = 128 + 15;
 
 fn job_file(tolerant: bool) -> String {
     format!(
@@ -96,6 +99,34 @@ fn an_endless_loop_is_stopped_at_the_time_limit() {
 }
 
 #[test]
+fn a_second_signal_soon_after_the_first_ends_a_job_whose_operator_does_not_return() {
+    let folder = JobFolder::new();
+    folder.write("job.toml", job_file(false).replace("500ms", "1h"));
+    let lines = "before\nspin\nafter\n";
+    folder.write("input/a.txt", lines);
+    let mut command = folder.command("run");
+    command.args(["--metrics", "127.0.0.1:0"]);
+    let mut running = Running::start(command);
+    let address = running.metrics_address();
+    running.wait_until("all input on its way to the operator", || {
+        let answer = ask(&address, "GET", "/metrics").expect("an answer");
+        let metrics = Metrics::parse(&answer.body).expect("metrics");
+        metrics.sum("lockgate_records_out_total", ("operator", "text")) == 3.0
+    });
+    running.terminate();
+    running.wait_for_message("stopping with a checkpoint");
+    // Nothing is waited for: what comes at once would be the same wish.
+    std::thread::sleep(Duration::from_millis(20));
+    running.terminate();
+    let finished = running.wait();
+    assert_eq!(finished.status.code(), Some(STOPPED_AT_ONCE), "{}", finished.stderr);
+    assert!(finished.stderr.contains("stopped at once"), "{}", finished.stderr);
+    folder.write("job.toml", job_file(true));
+    folder.run().assert_success();
+    assert_eq!(output(&folder), lines);
+}
+
+#[test]
 fn memory_is_refused_at_its_limit() {
     assert_contained("hoard", &["memory", "33554432"]);
 }
@@ -113,5 +144,5 @@ fn output_is_refused_at_its_limit() {
 
 #[test]
 fn a_refused_record_ends_the_job_with_the_reason() {
-    assert_contained("refuse", &["it is not to my taste", "row 1"]);
+    assert_contained("refuse", &["it is not to my taste", "row 0"]);
 }

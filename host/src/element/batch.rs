@@ -3,6 +3,7 @@
 //! Invariant: every column has `rows` rows, and headers either none or as many.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,19 @@ impl Batch {
             self.begin_headers();
             self.headers.push(other.headers(index).bytes());
         }
+    }
+
+    /// Some of its records, which keep where they were read.
+    #[must_use]
+    pub fn part(&self, rows: Range<u32>) -> Batch {
+        let mut part = Batch::with_capacity(rows.len(), 0);
+        for row in rows {
+            part.push_from(self, row as usize);
+            if let Some(provenance) = &self.provenance {
+                part.push_origin(provenance.of(row));
+            }
+        }
+        part
     }
 
     #[inline]

@@ -28,8 +28,8 @@ use crate::protocol::{Aligner, OnError};
 use crate::state::{BlockCache, StateOptions};
 use crate::store::{CheckpointStore, SubtaskSnapshot};
 use crate::task::{
-    Chain, Exchange, Head, InputLabel, OperatorSlot, Outlet, SharedEpoch, SourceTime, SwapBoard, Swaps, Tail, Task,
-    TaskError, TaskEvent, TaskStatus, Traced, Wires, WithoutKey,
+    Chain, Exchange, Head, InputLabel, OperatorSlot, Outlet, Pace, SharedEpoch, SourceTime, SwapBoard, Swaps, Tail,
+    Task, TaskError, TaskEvent, TaskStatus, Traced, Wires, WithoutKey,
 };
 use crate::telemetry::JobCounters;
 
@@ -292,12 +292,13 @@ impl Wiring<'_> {
             context: opener.context(None),
         };
         let board = self.board.clone();
+        let pace = Pace::new(&operator.limits);
         let (chained_input, chained_port) = (before.map_or(0, |edge| edge.input), after.map_or(0, |edge| edge.port));
         Box::new(move || {
             let (instance, operator_state) = opening.open()?;
             let instance = opener.guarded(instance);
             let swaps = Swaps { board, reopen: Box::new(move |factory, state| opener.reopen(factory, state)) };
-            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters, swaps })
+            Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters, swaps, pace })
         })
     }
 

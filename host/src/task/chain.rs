@@ -4,14 +4,15 @@
 //! what may become much is done in steps, between which it asks again.
 //!
 //! Invariant: rows leave an operator in the order in which it emitted them. What was in flight at the checkpoint that the task was
-//! restored from is taken up before anything else, the farthest first; what isn't when a barrier passes is in the snapshot again.
+//! restored from is taken up before anything else, the farthest first; what isn't when a barrier passes is in the snapshot again, and
+//! so are the rows of a batch that the first operator hasn't been given yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::{Counters, InFlight, InputLabel, Outlet, PendingPart, Swaps, TaskError};
+use super::{Counters, InFlight, InputLabel, Outlet, Pace, PendingPart, Swaps, TaskError};
 use crate::channel::Closed;
 use crate::connector::{Queued, SinkWriter};
 use crate::element::{Batch, Element};
@@ -30,6 +31,7 @@ pub struct OperatorSlot {
     pub operator_state: Vec<u8>,
     pub counters: Counters,
     pub swaps: Swaps,
+    pub pace: Pace,
 }
 
 /// Where a chain ends.
@@ -44,6 +46,16 @@ pub struct Restored {
     pub place: usize,
     pub label: Arc<InputLabel>,
     pub batch: Arc<Batch>,
+}
+
+/// Rows that the first operator is still to be given.
+struct Rows {
+    port: u32,
+    /// Where they come from; `None` if that is a source of the same task.
+    label: Option<Arc<InputLabel>>,
+    batch: Arc<Batch>,
+    /// From here on.
+    next: u32,
 }
 
 /// Event time on its way through a chain.
@@ -66,6 +78,8 @@ pub enum Then {
 pub struct Chain {
     operators: Vec<OperatorSlot>,
     tail: Tail,
+    /// Come before all that isn't taken up yet.
+    rows: Option<Rows>,
     /// Not taken up yet.
     restored: VecDeque<Restored>,
     advancing: Option<Advancing>,
@@ -83,19 +97,26 @@ impl Chain {
         // What is farther on was sent earlier.
         restored.sort_by_key(|restored| std::cmp::Reverse(restored.place));
         let (restored, cut_at) = (restored.into(), Instant::now());
-        Chain { operators, tail, restored, advancing: None, sink_rests_until: None, changed: false, cut_at }
+        let (rows, advancing, sink_rests_until) = (None, None, None);
+        Chain { operators, tail, rows, restored, advancing, sink_rests_until, changed: false, cut_at }
     }
 
-    /// Whether something was in flight that isn't taken up yet.
+    /// Whether something was in flight, or was begun with, whose rows aren't all taken up yet.
     #[inline]
-    pub fn has_restored(&self) -> bool {
-        !self.restored.is_empty()
+    pub fn has_rows(&self) -> bool {
+        self.rows.is_some() || !self.restored.is_empty()
+    }
+
+    /// Whether it is in the middle of a batch of a source of the same task: then it can't be cut.
+    #[inline]
+    pub fn is_in_own_batch(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.label.is_none())
     }
 
     /// Whether there is work to be gone on with, before anything else is begun.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.advancing.is_some() || self.has_restored()
+        self.advancing.is_some() || self.has_rows()
     }
 
     /// Goes on with it by one step.
@@ -103,6 +124,9 @@ impl Chain {
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn work(&mut self) -> Result<(), TaskError> {
+        if let Some(rows) = self.rows.take() {
+            return self.take_rows(rows);
+        }
         match self.restored.pop_front() {
             Some(restored) => self.take_up(restored),
             None => self.advance(),
@@ -112,6 +136,9 @@ impl Chain {
     fn take_up(&mut self, restored: Restored) -> Result<(), TaskError> {
         let Restored { place, label, batch } = restored;
         self.changed = true;
+        if place == 0 && !self.operators.is_empty() {
+            return self.take_rows(Rows { port: label.port, label: Some(label), batch, next: 0 });
+        }
         if place < self.operators.len() {
             let mut leaving = Emitted::new();
             self.process(place, label.port, &batch, &mut leaving)?;
@@ -129,17 +156,36 @@ impl Chain {
         Ok(())
     }
 
-    /// Sends a batch through all operators and on.
+    /// Sends a batch through all operators and on: as many of its rows as the first operator is to be given at once, and the others
+    /// with the next [`work`](Self::work). `label`: where it comes from; `None` if that is a source of the same task.
     ///
     /// # Errors
     /// If an operator or the tail fails.
-    pub fn batch(&mut self, port: u32, batch: Arc<Batch>) -> Result<(), TaskError> {
+    pub fn batch(&mut self, port: u32, label: Option<&Arc<InputLabel>>, batch: Arc<Batch>) -> Result<(), TaskError> {
         self.changed = true;
         if self.operators.is_empty() {
             return self.leave(port, batch);
         }
+        self.take_rows(Rows { port, label: label.cloned(), batch, next: 0 })
+    }
+
+    /// Gives the first operator some rows, and keeps the others.
+    fn take_rows(&mut self, rows: Rows) -> Result<(), TaskError> {
+        let Rows { port, label, batch, next } = rows;
+        self.changed = true;
+        let slot = &self.operators[0];
+        if next == 0 {
+            slot.counters.took(&batch);
+        }
         let mut leaving = Emitted::new();
-        self.process(0, port, &batch, &mut leaving)?;
+        let end = next.saturating_add(slot.pace.rows()).min(batch.rows);
+        if next == 0 && end == batch.rows {
+            self.call(0, port, &batch, &mut leaving)?;
+        } else {
+            let part = batch.part(next..end);
+            self.rows = (end < batch.rows).then_some(Rows { port, label, batch, next: end });
+            self.call(0, port, &part, &mut leaving)?;
+        }
         self.leave_all(leaving)
     }
 
@@ -207,12 +253,30 @@ impl Chain {
         self.leave_all(leaving)
     }
 
-    /// Runs operator `index` and those behind it; what leaves the last one is added to `leaving`.
+    /// Runs an operator behind the first, and those behind it; what leaves the last one is added to `leaving`.
     fn process(&mut self, index: usize, port: u32, batch: &Batch, leaving: &mut Emitted) -> Result<(), TaskError> {
+        self.operators[index].counters.took(batch);
+        let mut next = 0;
+        while next < batch.rows {
+            let end = next.saturating_add(self.operators[index].pace.rows()).min(batch.rows);
+            if end - next == batch.rows {
+                self.call(index, port, batch, leaving)?;
+            } else {
+                self.call(index, port, &batch.part(next..end), leaving)?;
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Has an operator process rows in one call, and those behind it what comes of them.
+    fn call(&mut self, index: usize, port: u32, rows: &Batch, leaving: &mut Emitted) -> Result<(), TaskError> {
         let slot = &mut self.operators[index];
         let mut emitted = Emitted::new();
-        slot.counters.took(batch);
-        let rejections = slot.instance.process(port, batch, &mut emitted)?;
+        let began = Instant::now();
+        let rejections = slot.instance.process(port, rows, &mut emitted)?;
+        let bytes = emitted.iter().map(|(_, batch)| batch.bytes()).sum();
+        slot.pace.took(rows.rows, bytes, began.elapsed());
         assert!(rejections.is_empty(), "rejections aren't allowed");
         self.continue_with(index, emitted, leaving)
     }
@@ -395,6 +459,10 @@ impl Chain {
             Tail::Outlets(_) => {}
         }
         self.ask_sink();
+        if let Some(Rows { label, batch, next, .. }) = &self.rows {
+            let label = Arc::clone(label.as_ref().expect("a source's own batch is processed before a barrier"));
+            parts[0].in_flight.push(InFlight { label, batches: vec![batch.part(*next..batch.rows).into()] });
+        }
         for Restored { place, label, batch } in &self.restored {
             let in_flight = &mut parts[*place].in_flight;
             match in_flight.last_mut().filter(|last: &&mut InFlight| Arc::ptr_eq(&last.label, label)) {

@@ -99,12 +99,6 @@ impl Examined {
     }
 }
 
-fn part(batch: &Batch, range: std::ops::Range<u32>) -> Batch {
-    let mut part = Batch::with_capacity(range.len(), 0);
-    range.for_each(|row| part.push_from(batch, row as usize));
-    part
-}
-
 impl OperatorInstance for Examined {
     fn restore(&mut self, states: &[Vec<u8>]) -> Result<(), OperatorError> {
         self.inner.restore(states)
@@ -114,7 +108,7 @@ impl OperatorInstance for Examined {
         for step in self.search.steps(port, batch) {
             match step {
                 Step::Rows(range) if range == (0..batch.rows) => self.rows(port, batch, 0, emitted)?,
-                Step::Rows(range) => self.rows(port, &part(batch, range.clone()), range.start, emitted)?,
+                Step::Rows(range) => self.rows(port, &batch.part(range.clone()), range.start, emitted)?,
                 Step::Suspect(row, seen) => self.suspect(Suspect::record(port, batch, row, self.epoch.get(), seen))?,
             }
         }

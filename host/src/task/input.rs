@@ -178,7 +178,10 @@ impl InputTask {
     fn element(&mut self, input: usize, element: Element) -> Result<Flow, TaskError> {
         let from = Input(input);
         match element {
-            Element::Batch(batch) => self.chain.batch(self.labels[input].port, batch)?,
+            Element::Batch(batch) => {
+                let label = &self.labels[input];
+                self.chain.batch(label.port, Some(label), batch)?;
+            }
             Element::Watermark(timestamp) => {
                 let progress = self.watermarks.advance(from, timestamp);
                 self.progressed(progress)?;

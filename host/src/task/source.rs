@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is read while what follows has no room; barriers are taken nevertheless.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub struct SourceTask {
     /// The positions of the last snapshot, or those that were taken up. They move without a record, too.
     positions: Vec<SplitState>,
     ended: End,
-    /// The last barrier, which waits until all that was in flight is taken up.
-    last: Option<Barrier>,
+    /// Barriers that wait until the chain is through with the batch at hand; the last one, until all that was in flight is taken up.
+    held: VecDeque<Barrier>,
 }
 
 /// Whether the source has anything left to give.
@@ -62,8 +63,8 @@ impl SourceTask {
     ) -> SourceTask {
         let meter = Meter::new(chain.counters().chain([&counters]), &wires.status);
         let positions = reader.snapshot();
-        let (changed, ended, last) = (false, End::Not, None);
-        SourceTask { id, subtask, reader, time, counters, chain, wires, meter, changed, positions, ended, last }
+        let (changed, ended, held) = (false, End::Not, VecDeque::new());
+        SourceTask { id, subtask, reader, time, counters, chain, wires, meter, changed, positions, ended, held }
     }
 
     /// Runs until behind the last barrier.
@@ -72,11 +73,11 @@ impl SourceTask {
     /// Whatever ended it early; then the attempt is over.
     pub async fn run(mut self) -> Result<(), TaskError> {
         loop {
-            if !self.chain.has_restored()
-                && let Some(last) = self.last.take()
-            {
-                self.barrier(last)?;
-                return Ok(());
+            if let Some(barrier) = self.held.pop_front_if(|barrier| !is_held(&self.chain, *barrier)) {
+                match self.cut(barrier)? {
+                    Flow::Continue => continue,
+                    Flow::Done => return Ok(()),
+                }
             }
             let flow = match self.wires.barriers.try_recv() {
                 Ok(barrier) => self.barrier(barrier)?,
@@ -114,7 +115,7 @@ impl SourceTask {
                 if let Some(change) = self.time.batch(&split, &batch) {
                     self.tell_time(change)?;
                 }
-                self.chain.batch(0, batch.into())?;
+                self.chain.batch(0, None, batch.into())?;
                 self.time.changed(&self.reader.split_changes());
                 Ok(None)
             }
@@ -210,15 +211,23 @@ impl SourceTask {
     }
 
     fn barrier(&mut self, barrier: Barrier) -> Result<Flow, TaskError> {
-        if barrier.purpose == Purpose::Last && self.chain.has_restored() {
-            self.last = Some(barrier);
+        if !self.held.is_empty() || is_held(&self.chain, barrier) {
+            self.held.push_back(barrier);
             return Ok(Flow::Continue);
         }
+        self.cut(barrier)
+    }
+
+    /// Takes the snapshot of a barrier, and passes it on.
+    fn cut(&mut self, barrier: Barrier) -> Result<Flow, TaskError> {
         while self.reader.is_ahead() {
             while self.chain.has_work() {
                 self.chain.work()?;
             }
             self.read()?;
+        }
+        while self.chain.is_in_own_batch() {
+            self.chain.work()?;
         }
         let (mut parts, mut changed) = self.chain.snapshot(barrier.epoch)?;
         let splits = self.reader.snapshot();
@@ -233,4 +242,9 @@ impl SourceTask {
     fn tell(&self, event: TaskEvent) -> Result<(), TaskError> {
         self.wires.events.send(event).map_err(|_| TaskError::Cancelled)
     }
+}
+
+/// Whether a barrier has to wait for what the chain is at.
+fn is_held(chain: &Chain, barrier: Barrier) -> bool {
+    chain.is_in_own_batch() || (barrier.purpose == Purpose::Last && chain.has_rows())
 }

@@ -96,8 +96,7 @@ impl OperatorSlot {
     /// If that can't be opened, or refuses the state.
     pub(super) fn swapped(self, factory: &dyn OperatorFactory, cut_at: Instant) -> Result<OperatorSlot, TaskError> {
         crash::point("upgrade.swap.before");
-        let OperatorSlot { subtask, instance: old, chained_input, chained_port, operator_state, counters, swaps } =
-            self;
+        let OperatorSlot { instance: old, mut pace, operator_state, swaps, .. } = self;
         // Not closed: that is for the end of a job, and what an operator does then may take as long as any call.
         let state = old.into_state();
         let Reopened { mut instance, migrated_entries } = (swaps.reopen)(factory, state)?;
@@ -107,7 +106,8 @@ impl OperatorSlot {
         instance.set_now(now_ms());
         swaps.board.swapped(cut_at.elapsed(), migrated_entries);
         crash::point("upgrade.swap.after");
-        Ok(OperatorSlot { subtask, instance, chained_input, chained_port, operator_state, counters, swaps })
+        pace.begin_again();
+        Ok(OperatorSlot { instance, pace, operator_state, swaps, ..self })
     }
 }
 

@@ -334,8 +334,32 @@ async fn the_watermark_that_an_ended_input_had_come_to_goes_out_before_the_task_
     running.abort();
 }
 
-/// Passes records on, and panics when it is closed.
-struct BadLoser;
+/// Passes records on with values of another size, and panics when it is closed.
+#[derive(Clone, Default)]
+struct BadLoser {
+    value_bytes: usize,
+    /// How many rows each call had.
+    calls: Arc<Mutex<Vec<u32>>>,
+}
+
+impl BadLoser {
+    fn slot(&self, limits: &crate::guest::Limits) -> OperatorSlot {
+        OperatorSlot {
+            subtask: subtask("bad-loser"),
+            instance: Box::new(self.clone()),
+            chained_input: 0,
+            chained_port: 0,
+            operator_state: Vec::new(),
+            counters: Counters::default(),
+            swaps: Swaps { board: SwapBoard::default(), reopen: Box::new(|_, _| panic!("nobody has ordered a swap")) },
+            pace: Pace::new(limits),
+        }
+    }
+
+    fn calls(&self) -> Vec<u32> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl OperatorInstance for BadLoser {
     fn restore(&mut self, _: &[Vec<u8>]) -> Result<(), OperatorError> {
@@ -343,7 +367,13 @@ impl OperatorInstance for BadLoser {
     }
 
     fn process(&mut self, _: u32, batch: &Batch, emitted: &mut Emitted) -> Result<Vec<Rejection>, OperatorError> {
-        emitted.push((0, batch.clone()));
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(batch.rows);
+        let value = vec![0; self.value_bytes];
+        let mut out = Batch::default();
+        for row in 0..batch.rows as usize {
+            out.push(Row { value: Some(&value), ..batch.row(row) });
+        }
+        emitted.push((0, out));
         Ok(Vec::new())
     }
 
@@ -384,15 +414,7 @@ async fn an_operator_that_fails_when_it_is_closed_keeps_no_job_from_its_end() {
     let (to_a, a) = link(CAPACITY, Announce::Never);
     let (to_b, b) = link(CAPACITY, Announce::Never);
     let (mut task, mut outside, seen) = sink(Alignment::Aligned, vec![a, b], Vec::new());
-    let slot = OperatorSlot {
-        subtask: subtask("bad-loser"),
-        instance: Box::new(BadLoser),
-        chained_input: 0,
-        chained_port: 0,
-        operator_state: Vec::new(),
-        counters: Counters::default(),
-        swaps: Swaps { board: SwapBoard::default(), reopen: Box::new(|_, _| panic!("nobody has ordered a swap")) },
-    };
+    let slot = BadLoser::default().slot(&crate::guest::Limits::default());
     let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
     task.chain = Chain::new(vec![slot], tail, Vec::new());
     for (to, time) in [(&to_a, 1), (&to_b, 2)] {
@@ -401,4 +423,46 @@ async fn an_operator_that_fails_when_it_is_closed_keeps_no_job_from_its_end() {
     task.run().await.expect("the job is over all the same");
     assert_eq!(outside.snapshot().await.0, Epoch(1));
     assert_eq!(seen.times(), [1, 2]);
+}
+
+fn rows(times: std::ops::RangeInclusive<i64>) -> Arc<Batch> {
+    let mut batch = Batch::default();
+    times.for_each(|timestamp| batch.push(Row { key: None, value: Some(b"value"), timestamp }));
+    batch.into()
+}
+
+#[test]
+fn rows_that_put_out_much_are_given_one_by_one_and_what_is_left_at_a_barrier_is_in_flight() {
+    let limits = crate::guest::Limits { output_bytes_max: 8 << 10, ..crate::guest::Limits::default() };
+    let (operator, seen, from) =
+        (BadLoser { value_bytes: 4 << 10, ..BadLoser::default() }, Seen::default(), label("a"));
+    let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
+    let mut chain = Chain::new(vec![operator.slot(&limits)], tail, Vec::new());
+    chain.batch(0, Some(&from), rows(1..=4)).expect("processed");
+    assert_eq!((seen.times(), chain.has_work(), chain.is_in_own_batch()), (vec![1], true, false));
+    chain.work().expect("processed");
+    let (parts, _) = chain.snapshot(Epoch(1)).expect("cut");
+    let [InFlight { label, batches }] = &parts[0].in_flight[..] else { panic!("one input has something in flight") };
+    assert!(Arc::ptr_eq(label, &from));
+    assert_eq!(batches[..], [rows(3..=4)]);
+    while chain.has_work() {
+        chain.work().expect("processed");
+    }
+    assert_eq!((seen.times(), operator.calls()), (vec![1, 2, 3, 4], vec![1; 4]));
+    assert!(chain.snapshot(Epoch(2)).expect("cut").0[0].in_flight.is_empty());
+}
+
+#[test]
+fn rows_that_put_out_little_are_soon_given_all_at_once() {
+    let (operator, seen) = (BadLoser::default(), Seen::default());
+    let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
+    let mut chain = Chain::new(vec![operator.slot(&crate::guest::Limits::default())], tail, Vec::new());
+    for first in [1, 5, 9] {
+        chain.batch(0, None, rows(first..=first + 3)).expect("processed");
+        while chain.has_work() {
+            assert!(chain.is_in_own_batch(), "no barrier may cut it");
+            chain.work().expect("processed");
+        }
+    }
+    assert_eq!((seen.times(), operator.calls()), ((1..=12).collect(), vec![1, 2, 1, 4, 4]));
 }

@@ -133,6 +133,7 @@ fn slot(name: &'static str, notes: &Notes, board: &SwapBoard) -> OperatorSlot {
         operator_state: Vec::new(),
         counters: Counters::default(),
         swaps: Swaps { board: board.clone(), reopen: Box::new(reopen) },
+        pace: crate::task::Pace::new(&crate::guest::Limits::default()),
     }
 }
 
@@ -161,11 +162,11 @@ fn behind_the_snapshot_of_the_ordered_epoch_the_ordered_operator_alone_is_anothe
     board.post(order(&notes, false));
     chain.snapshot(Epoch(1)).expect("a snapshot");
     chain.swap(Epoch(1)).expect("nothing is ordered there");
-    chain.batch(0, record()).expect("a good record");
+    chain.batch(0, None, record()).expect("a good record");
     assert_eq!(taken(&notes), ["first is cut at 1", "second is cut at 1", "first takes 1", "second takes 1"]);
     chain.snapshot(Epoch(2)).expect("a snapshot");
     chain.swap(Epoch(2)).expect("it can be opened");
-    chain.batch(0, record()).expect("a good record");
+    chain.batch(0, None, record()).expect("a good record");
     let swapped = ["first is cut at 2", "second is cut at 2", "second ends", "next is opened"];
     let then = ["next is restored from second", "first takes 1", "next takes 1"];
     assert_eq!(taken(&notes), [&swapped[..], &then].concat());
