@@ -245,9 +245,11 @@ impl Drop for GuestLog {
     }
 }
 
-/// A text of a guest, fit for a log line.
+/// A text of a guest, fit for a log line: on one line, whatever it has.
 pub(in crate::guest) fn printable(text: &str) -> String {
-    telemetry::printable(text, LINE_BYTES_MAX)
+    let start = &text[..text.floor_char_boundary(2 * LINE_BYTES_MAX)];
+    let lines = start.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    telemetry::printable(&lines.collect::<Vec<_>>().join(" "), LINE_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -295,6 +297,15 @@ mod tests {
         tracing::subscriber::with_default(subscriber, work);
         let bytes = lines.0.lock().expect("no panic").clone();
         String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_message_of_several_lines_becomes_one_line() {
+        assert_eq!(
+            printable("panicked at src/lib.rs:7:23:\r\nno such\tword \n\n"),
+            "panicked at src/lib.rs:7:23: no such\tword"
+        );
+        assert_eq!(printable(&"é\n".repeat(LINE_BYTES_MAX)).chars().next(), Some('é'));
     }
 
     #[test]
