@@ -72,6 +72,23 @@ impl Running {
         self.started.elapsed()
     }
 
+    /// Where it says that it serves its metrics.
+    ///
+    /// # Panics
+    /// If it ends before, or doesn't say it in time.
+    pub fn metrics_address(&mut self) -> String {
+        let mut found = None;
+        wait_until("the address of the metrics", || {
+            let messages = self.stderr();
+            assert!(self.is_alive(), "lockgate ended before:\n{messages}");
+            let address =
+                |line: &str| Some(line.strip_prefix("metrics: http://")?.strip_suffix("/metrics")?.to_owned());
+            found = messages.lines().find_map(address);
+            found.is_some()
+        });
+        found.expect("waited for")
+    }
+
     /// SIGTERM: stop with a checkpoint. To a process that has only just been started it would be the end.
     pub fn terminate(&self) {
         wait_until("it listens for signals", || {

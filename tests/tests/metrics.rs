@@ -1,8 +1,9 @@
 //! `lockgate run --metrics`: what a Prometheus would get from the real binary is right to the record.
 
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 
-use lockgate_tests::{JobFolder, Metrics, Running, WordCount, ask, faulty};
+use lockgate_tests::{JobFolder, Metrics, PATIENCE, Running, WordCount, ask, faulty};
 
 /// The exit code for what can't be used.
 const UNUSABLE: i32 = 2;
@@ -11,23 +12,6 @@ fn start(folder: &JobFolder, address: &str) -> Running {
     let mut command = folder.command("run");
     command.args(["--metrics", address]);
     Running::start(command)
-}
-
-/// The address that the process says it listens on.
-fn address(running: &mut Running) -> String {
-    let find = |messages: &str| {
-        let line = messages.lines().find_map(|line| line.strip_prefix("metrics: http://"))?;
-        line.strip_suffix("/metrics").map(str::to_owned)
-    };
-    let mut found = None;
-    let mut messages = String::new();
-    lockgate_tests::wait_until("the address of the metrics", || {
-        messages = running.stderr();
-        assert!(running.is_alive(), "lockgate ended before:\n{messages}");
-        found = find(&messages);
-        found.is_some()
-    });
-    found.expect("waited for")
 }
 
 #[track_caller]
@@ -47,7 +31,7 @@ fn counters_equal_what_was_read_processed_and_written() {
     job.folder.write("input/a.txt", "one two two\nthree\n");
     job.folder.write("input/b.txt", "two three\n\n");
     let mut running = start(&job.folder, "127.0.0.1:0");
-    let address = address(&mut running);
+    let address = running.metrics_address();
     running.wait_until("exact output", || job.totals().check(&job.output()).is_ok());
     let mut metrics = scrape(&address);
     running.wait_until("the checkpoint that committed it", || {
@@ -130,7 +114,7 @@ input = "picky"
     folder.write("job.toml", job);
     folder.write("input/a.txt", "1000,a\nrefuse\n2000,b\nrefuse\nrefuse\n9000,c\n");
     let mut running = start(&folder, "127.0.0.1:0");
-    let address = address(&mut running);
+    let address = running.metrics_address();
     let picky = [("job", "copy"), ("operator", "picky"), ("subtask", "0")];
     let mut metrics = scrape(&address);
     running.wait_until("the records and the watermark behind them", || {
@@ -155,7 +139,7 @@ input = "picky"
 fn there_is_nothing_but_the_metrics_and_nothing_to_change() {
     let job = WordCount::new().continuous();
     let mut running = start(&job.folder, "127.0.0.1:0");
-    let address = address(&mut running);
+    let address = running.metrics_address();
     for (method, path, status) in [
         ("GET", "/", 404),
         ("GET", "/metrics/", 404),
@@ -163,10 +147,48 @@ fn there_is_nothing_but_the_metrics_and_nothing_to_change() {
         ("DELETE", "/", 405),
         ("HEAD", "/metrics", 200),
     ] {
-        assert_eq!(ask(&address, method, path).expect("an answer").status, status, "{method} {path}");
+        let answer = ask(&address, method, path).expect("an answer");
+        assert_eq!(answer.status, status, "{method} {path}");
+        let allowed = (status == 405).then_some("GET, HEAD");
+        assert_eq!(answer.headers.get("allow").map(String::as_str), allowed, "{method} {path}");
+        assert!(method != "HEAD" || answer.body.is_empty(), "{}", answer.body);
     }
     running.terminate();
     running.wait().assert_success();
+}
+
+/// Opens a connection, sends that much of a request, and leaves the rest out.
+fn begin(address: &str, part: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.write_all(part.as_bytes()).expect("sent");
+    stream
+}
+
+#[test]
+fn a_client_that_sends_nothing_more_holds_up_neither_another_one_nor_the_end() {
+    let job = WordCount::new().continuous();
+    let mut running = start(&job.folder, "127.0.0.1:0");
+    let address = running.metrics_address();
+    let mut silent = Vec::new();
+    for (method, length, status) in [("POST", 99_999_999_999_999_u64, "405"), ("GET", 2_000_000_000, "200")] {
+        let head = format!("{method} /metrics HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");
+        let stream = begin(&address, &head);
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time to wait");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("an answer that waits for no body");
+        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{method}: {line}");
+        scrape(&address);
+        silent.push(stream);
+    }
+    for part in
+        ["", "GET /metrics HTTP/1.1\r\nHost: x", "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nbody"]
+    {
+        silent.push(begin(&address, part));
+        scrape(&address);
+    }
+    running.terminate();
+    running.wait().assert_success();
+    drop(silent);
 }
 
 #[test]

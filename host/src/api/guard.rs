@@ -102,7 +102,11 @@ impl Guard {
     }
 }
 
-fn check_size(request: &Parts) -> Result<(), Refusal> {
+/// Whether its head is no larger than a client's may be.
+///
+/// # Errors
+/// What the client is told.
+pub fn check_size(request: &Parts) -> Result<(), Refusal> {
     let target_bytes = request.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if target_bytes > TARGET_BYTES_MAX {
         let refusal = Refusal::new(StatusCode::URI_TOO_LONG, "the request's path and query are too long");

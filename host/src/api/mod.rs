@@ -1,4 +1,5 @@
-//! The daemon over HTTP: REST in JSON under `/v1`, metrics, a page for people, and the OpenAPI document of all of it.
+//! The daemon over HTTP: REST in JSON under `/v1`, metrics, a page for people, and the OpenAPI document of all of it. Beside it, the
+//! metrics of a job that no daemon runs.
 //!
 //! Invariant: nothing is decided here but who may ask and in what form; the [`Daemon`] decides the rest. What a request has begun is
 //! done to its end, also if the client goes away.
@@ -9,6 +10,7 @@ mod guard;
 mod jobs;
 mod limits;
 mod listener;
+mod metrics;
 mod page;
 mod plugins;
 mod refusal;
@@ -38,6 +40,7 @@ use crate::serve::{Daemon, ServeError};
 
 pub use error::ApiError;
 pub use guard::{BadToken, TOKEN_CHARS_MIN, Token};
+pub use metrics::{METRICS_PATH, serve_metrics};
 
 /// What a page from here may do: show itself, and nothing else.
 const PAGE_POLICY: &str =

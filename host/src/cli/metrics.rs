@@ -1,24 +1,18 @@
-//! The metrics of a running job over HTTP, for Prometheus.
+//! Where `run` serves the metrics of its job.
 //!
-//! A thread of its own answers, so that a slow reader holds up nobody.
-//!
-//! Invariant: a request changes nothing, and there is nothing to ask for but the metrics.
+//! Invariant: they are served on a thread of their own, and no client holds up the job or its end.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use tiny_http::{Header, Method, Request, Response, Server};
-
+use crate::api::{METRICS_PATH, serve_metrics};
 use crate::cli::CliError;
+use crate::cli::own_thread::OwnThread;
 use crate::id::Name;
-use crate::telemetry::{CONTENT_TYPE, JobCounters, Now, prometheus_text};
-
-/// Where the metrics are.
-const PATH: &str = "/metrics";
+use crate::telemetry::{JobCounters, Now, prometheus_text};
 
 /// Where to listen: `HOST:PORT`, or `:PORT` for this machine only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +35,8 @@ impl FromStr for MetricsAddress {
 
 /// Answers until it is dropped.
 pub struct MetricsServer {
-    server: Arc<Server>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    _answering: OwnThread,
 }
 
 impl MetricsServer {
@@ -57,49 +50,22 @@ impl MetricsServer {
         };
         let listener = TcpListener::bind(wanted.address).map_err(|error| refused(&error))?;
         let address = listener.local_addr().map_err(|error| refused(&error))?;
-        let server = Server::from_listener(listener, None).map_err(|error| refused(&*error))?;
-        let server = Arc::new(server);
-        let (answering, job, counters) = (Arc::clone(&server), job.clone(), Arc::clone(counters));
-        let answer_all = move || {
-            while let Ok(request) = answering.recv() {
-                // A reader that has gone away misses its answer.
-                let _ = answer(request, &job, &counters);
-            }
+        let (job, counters) = (job.clone(), Arc::clone(counters));
+        let text = move || {
+            let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
+            prometheus_text(&job, &counters, now)
         };
-        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(answer_all);
-        Ok(MetricsServer { server, address, thread: Some(thread.map_err(|error| refused(&error))?) })
+        let answering = OwnThread::start("metrics", || {
+            listener.set_nonblocking(true)?;
+            Ok(serve_metrics(tokio::net::TcpListener::from_std(listener)?, text))
+        });
+        Ok(MetricsServer { address, _answering: answering.map_err(|error| refused(&error))? })
     }
 }
 
 impl fmt::Display for MetricsServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{PATH}", self.address)
-    }
-}
-
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            // A panic there is no reason for another one here.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn answer(request: Request, job: &Name, counters: &JobCounters) -> std::io::Result<()> {
-    let header = |name: &str, value: &str| Header::from_bytes(name, value).expect("printable ASCII");
-    let path = request.url().split('?').next().unwrap_or_default();
-    match (request.method(), path) {
-        (Method::Get | Method::Head, PATH) => {
-            let now = Now { monotonic: Instant::now(), wall: SystemTime::now() };
-            let text = prometheus_text(job, counters, now);
-            request.respond(Response::from_string(text).with_header(header("Content-Type", CONTENT_TYPE)))
-        }
-        (Method::Get | Method::Head, _) => {
-            request.respond(Response::from_string(format!("the metrics are at {PATH}\n")).with_status_code(404))
-        }
-        _ => request.respond(Response::empty(405).with_header(header("Allow", "GET, HEAD"))),
+        write!(f, "http://{}{METRICS_PATH}", self.address)
     }
 }
 

@@ -25,6 +25,7 @@ mod kafka;
 mod load;
 mod metrics;
 pub mod new;
+mod own_thread;
 mod print;
 mod progress;
 mod remote;

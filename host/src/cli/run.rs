@@ -7,15 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
 use crate::cli::check::places::check_places;
 use crate::cli::compiler::CompilerArgs;
 use crate::cli::load::load;
 use crate::cli::metrics::{MetricsAddress, MetricsServer};
 use crate::cli::progress::{Progress, count};
-use crate::cli::signals::StopSignals;
+use crate::cli::signals::{StopSignals, at_signals};
 use crate::cli::{CliError, Exit, print};
 use crate::id::Name;
-use crate::runtime::{Finished, Job, JobHandle, RunError, preview, requests};
+use crate::runtime::{Finished, Job, JobHandle, Requests, RunError, preview, requests};
 use crate::telemetry::JobCounters;
 
 /// Run a job. It continues from its newest checkpoint if there is one, shows progress on standard error, and ends when its
@@ -50,8 +53,8 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| CliError::failed("cannot start threads").caused_by(&error))?;
     // From the first moment on: who stops it soon is to find it stopped as well as who stops it late.
-    let listen = || runtime.block_on(async { StopSignals::listen() });
-    let (signals, early) = (listen()?, runtime.spawn(end_at_second(listen()?)));
+    let (ready, readied) = oneshot::channel();
+    let signals = at_signals(|signals| stop_at_signal(signals, readied))?;
     let loaded = load(&args.job_file, args.compiler.compiler())?;
     check_places(&loaded.file)?;
     for warning in loaded.warnings() {
@@ -68,8 +71,11 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     let operators = loaded.file.operators.keys().cloned().collect::<Vec<_>>();
     let sinks = loaded.file.sinks.keys().cloned().collect::<Vec<_>>();
     let job = loaded.into_job();
-    early.abort();
-    let finished = runtime.block_on(drive(job, &counters, signals, &sources, &sinks))?;
+    let (handle, requests) = requests();
+    // Whoever waits for it is there for as long as the signals are listened for.
+    let _ = ready.send(handle);
+    let finished = runtime.block_on(drive(job, &counters, requests, &sources, &sinks))?;
+    drop(signals);
     let total = |names: &[Name], of: fn(crate::telemetry::Totals) -> u64| {
         names.iter().map(|name| of(counters.totals_of(name))).sum::<u64>()
     };
@@ -88,15 +94,14 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     print::out(&if args.json { outcome.json() } else { outcome.text() })
 }
 
-/// Runs the job with progress beside it, until its end or a second signal.
+/// Runs the job with progress beside it.
 async fn drive(
     job: Job,
     counters: &Arc<JobCounters>,
-    signals: StopSignals,
+    requests: Requests,
     sources: &[Name],
     sinks: &[Name],
 ) -> Result<Finished, CliError> {
-    let (handle, requests) = requests();
     let progress = Progress::new(Arc::clone(counters), sources.to_vec(), sinks.to_vec());
     let run = async {
         // Recovery would say these as well, but only when it has made the output folder.
@@ -109,7 +114,6 @@ async fn drive(
     tokio::select! {
         outcome = run => outcome,
         never = progress.show() => match never {},
-        never = stop_at_signal(signals, handle) => match never {},
     }
 }
 
@@ -130,16 +134,22 @@ fn failed(error: &RunError, exit: Exit) -> CliError {
     error.help().map_or(failed.clone(), |help| failed.help(help))
 }
 
-/// While the job is made ready: a first signal is kept for it, a second one ends the process.
-async fn end_at_second(mut signals: StopSignals) {
+/// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash. While the job is made ready,
+/// a first one is kept for it.
+async fn stop_at_signal(mut signals: StopSignals, mut ready: oneshot::Receiver<JobHandle>) {
     signals.next().await;
-    print::err("stopping as soon as the job has begun; a second signal stops at once\n");
-    std::process::exit(128 + signals.next().await)
-}
-
-/// The first signal asks for an orderly stop, the second ends the process, which is as safe as any crash.
-async fn stop_at_signal(mut signals: StopSignals, job: JobHandle) -> std::convert::Infallible {
-    signals.next().await;
+    let job = match ready.try_recv() {
+        Ok(job) => job,
+        // It couldn't be made ready, so it ends anyway.
+        Err(TryRecvError::Closed) => return,
+        Err(TryRecvError::Empty) => {
+            print::err("stopping as soon as the job has begun; a second signal stops at once\n");
+            tokio::select! {
+                Ok(job) = &mut ready => job,
+                number = signals.next() => std::process::exit(128 + number),
+            }
+        }
+    };
     print::err("stopping with a checkpoint; a second signal stops at once\n");
     job.stop();
     let number = signals.next().await;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::api::{self, ApiError, ApiOptions, Token};
 use crate::cli::check::places::check_places;
 use crate::cli::compiler::CompilerArgs;
-use crate::cli::signals::StopSignals;
+use crate::cli::signals::{StopSignals, at_signals};
 use crate::cli::token::{self, token};
 use crate::cli::{CliError, print};
 use crate::serve::{Daemon, DaemonOptions, ServeError};
@@ -107,13 +108,22 @@ pub fn run(args: &Args) -> Result<(), CliError> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::failed("cannot start threads").caused_by(&error))?;
-    let done = runtime.block_on(serve(args, secret));
+    let (begun, has_begun) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel();
+    let signals = at_signals(|signals| stop_at_signal(signals, has_begun, stop))?;
+    let done = runtime.block_on(serve(args, secret, begun, stopped));
     runtime.shutdown_timeout(END_WITHIN);
+    drop(signals);
     done
 }
 
-async fn serve(args: &Args, token: Option<Token>) -> Result<(), CliError> {
-    let mut signals = StopSignals::listen()?;
+/// Says when it has `begun`, and goes on until it is to be `stopped`.
+async fn serve(
+    args: &Args,
+    token: Option<Token>,
+    begun: oneshot::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<(), CliError> {
     let listener = TcpListener::bind(&*args.listen.addresses).await.map_err(|error| {
         let refused = CliError::unusable(format!("cannot listen at {}", args.listen.given)).caused_by(&error);
         refused.help("another process may be listening there: name another address by --listen; port 0 is a free one")
@@ -129,19 +139,28 @@ async fn serve(args: &Args, token: Option<Token>) -> Result<(), CliError> {
         compiler: args.compiler.compiler(),
     };
     let daemon = Daemon::start_with(options_of_daemon, Arc::new(|file| Ok(check_places(file)?)));
-    let daemon = tokio::select! {
-        started = daemon => started.map_err(|error| cannot_start(&error))?,
-        number = signals.next() => end_at_once(number),
-    };
+    let daemon = daemon.await.map_err(|error| cannot_start(&error))?;
+    // Whoever listens for signals outlives this.
+    let _ = begun.send(());
     print::out(&started(args, address))?;
     let stop = async move {
-        signals.next().await;
-        print::err("stopping each job with a checkpoint; a second signal stops at once\n");
-        tokio::spawn(async move { end_at_once(signals.next().await) });
+        let _ = stopped.await;
     };
     api::serve(daemon, listener, options, stop).await?;
     print::err("stopped; the jobs go on when the daemon is started again\n");
     Ok(())
+}
+
+/// The first signal stops the daemon in order, if it has begun; the second ends the process.
+async fn stop_at_signal(mut signals: StopSignals, mut begun: oneshot::Receiver<()>, stop: oneshot::Sender<()>) {
+    let number = signals.next().await;
+    if begun.try_recv().is_err() {
+        end_at_once(number);
+    }
+    print::err("stopping each job with a checkpoint; a second signal stops at once\n");
+    // If nobody waits for it, the daemon is ending already.
+    let _ = stop.send(());
+    end_at_once(signals.next().await)
 }
 
 fn end_at_once(number: i32) -> ! {
