@@ -144,5 +144,5 @@ fn output_is_refused_at_its_limit() {
 
 #[test]
 fn a_refused_record_ends_the_job_with_the_reason() {
-    assert_contained("refuse", &["it is not to my taste", "row 0"]);
+    assert_contained("refuse", &["it is not to my taste", "row 1"]);
 }

@@ -438,17 +438,18 @@ fn rows_that_put_out_much_are_given_one_by_one_and_what_is_left_at_a_barrier_is_
         (BadLoser { value_bytes: 4 << 10, ..BadLoser::default() }, Seen::default(), label("a"));
     let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
     let mut chain = Chain::new(vec![operator.slot(&limits)], tail, Vec::new());
-    chain.batch(0, Some(&from), rows(1..=4)).expect("processed");
-    assert_eq!((seen.times(), chain.has_work(), chain.is_in_own_batch()), (vec![1], true, false));
+    chain.batch(0, Some(&from), rows(1..=1)).expect("processed");
+    chain.batch(0, Some(&from), rows(2..=5)).expect("processed");
+    assert_eq!((seen.times(), chain.has_work(), chain.is_in_own_batch()), (vec![1, 2], true, false));
     chain.work().expect("processed");
     let (parts, _) = chain.snapshot(Epoch(1)).expect("cut");
     let [InFlight { label, batches }] = &parts[0].in_flight[..] else { panic!("one input has something in flight") };
     assert!(Arc::ptr_eq(label, &from));
-    assert_eq!(batches[..], [rows(3..=4)]);
+    assert_eq!(batches[..], [rows(4..=5)]);
     while chain.has_work() {
         chain.work().expect("processed");
     }
-    assert_eq!((seen.times(), operator.calls()), (vec![1, 2, 3, 4], vec![1; 4]));
+    assert_eq!((seen.times(), operator.calls()), ((1..=5).collect(), vec![1; 5]));
     assert!(chain.snapshot(Epoch(2)).expect("cut").0[0].in_flight.is_empty());
 }
 
@@ -457,12 +458,12 @@ fn rows_that_put_out_little_are_soon_given_all_at_once() {
     let (operator, seen) = (BadLoser::default(), Seen::default());
     let tail = Tail::Sink { subtask: subtask("out"), writer: Box::new(seen.clone()), counters: Counters::default() };
     let mut chain = Chain::new(vec![operator.slot(&crate::guest::Limits::default())], tail, Vec::new());
-    for first in [1, 5, 9] {
-        chain.batch(0, None, rows(first..=first + 3)).expect("processed");
+    for first in [1, 21, 41] {
+        chain.batch(0, None, rows(first..=first + 19)).expect("processed");
         while chain.has_work() {
             assert!(chain.is_in_own_batch(), "no barrier may cut it");
             chain.work().expect("processed");
         }
     }
-    assert_eq!((seen.times(), operator.calls()), ((1..=12).collect(), vec![1, 2, 1, 4, 4]));
+    assert_eq!((seen.times(), operator.calls()), ((1..=60).collect(), vec![16, 4, 20, 20]));
 }
