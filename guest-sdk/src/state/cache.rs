@@ -241,7 +241,7 @@ impl Cache {
             let mut slots = std::mem::take(&mut self.dirty[table as usize]);
             let all_slots = self.directory.slots.len();
             if slots.len() > all_slots / 4 {
-                // In the order in which they are in memory.
+                // In the order in which they are in memory, not in that of the records: each is a miss of the processor's cache otherwise.
                 slots.clear();
                 slots.extend(0..all_slots as u32);
             }

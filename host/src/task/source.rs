@@ -1,6 +1,7 @@
 //! The loop of a source's task: read, let it through the chain, take the barriers that are injected.
 //!
-//! Invariant: nothing is read while what follows has no room; barriers are taken nevertheless.
+//! Invariant: nothing is read while what follows has no room; barriers are taken nevertheless, but for those that come in the middle of a
+//! batch that operators of this task process in parts: its rows have no place in a snapshot.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
